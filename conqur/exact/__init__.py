@@ -1,0 +1,25 @@
+"""Exact answers for linear policy classes."""
+
+from conqur.exact.fit import Fit, fit_consistent, fit_penalised, project
+from conqur.exact.linear import LinearPolicies, consistent
+from conqur.exact.policy_consistent import PolicyConsistent, pcql, pcvi
+from conqur.exact.search import Search, search, tree_size, tree_size_bound
+from conqur.exact.verdict import Consistency, Verdict
+
+__all__ = [
+    "Consistency",
+    "Fit",
+    "LinearPolicies",
+    "PolicyConsistent",
+    "Search",
+    "Verdict",
+    "consistent",
+    "fit_consistent",
+    "fit_penalised",
+    "pcql",
+    "pcvi",
+    "project",
+    "search",
+    "tree_size",
+    "tree_size_bound",
+]

@@ -1,0 +1,194 @@
+"""Exact consistency for linear policy classes, Q_θ(s, a) = θ·φ(s, a)."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.optimize import nnls
+
+from conqur import _checks
+from conqur.assignment import Oracle
+from conqur.exact.verdict import Consistency, Verdict
+
+
+def consistent(features: Any, actions: Any, *, tolerance: float = 1e-9) -> Verdict:
+    """Decide whether some θ is strictly greedy for every commitment [s ↦ a], and prove it.
+
+    The best normalised margin is the distance of the origin from the convex hull of the normalised
+    rows, and one non-negative least-squares problem,
+
+        min |Σ y d|² + (Σ y − 1)²  over y ≥ 0,
+
+    solves both sides of that duality: Σ y d is the maximum-margin θ, unless it is zero, and then y
+    proves that there is none. Both proofs are checked before they are believed.
+
+    Args:
+        features: φ, [S, A, d].
+        actions: the committed action of each row, [S]. The same state may stand in several rows.
+        tolerance: the normalised margin below which a certificate counts as "none".
+    """
+    features = _checks.real_array("features", features, ("S", "A", "d"))
+    num_states, num_actions, _ = features.shape
+    actions = _checks.action_array("actions", actions, length=num_states, num_actions=num_actions)
+    _checks.positive("tolerance", tolerance)
+    features = _scaled(features)
+    rows = constraint_rows(features, actions)
+    unit_rows = _normalised(rows)
+    if not len(rows):  # a single action: every θ is greedy
+        return Verdict(Consistency.CONSISTENT, np.zeros(features.shape[2]), None, 1.0, 1.0)
+
+    weights = _balance(unit_rows)
+    theta = unit_rows.T @ weights
+    lower = _margin(unit_rows, theta)
+    upper = float(np.linalg.norm(theta) / weights.sum())
+    if strictly_greedy(features, actions, theta):
+        return Verdict(Consistency.CONSISTENT, theta, None, max(lower, 0.0), max(lower, upper))
+    if upper <= tolerance:
+        certificate = np.zeros((num_states, num_actions))
+        certificate[_others(actions, num_actions)] = weights / weights.sum()
+        return Verdict(Consistency.INCONSISTENT, None, certificate, 0.0, upper)
+    return Verdict(Consistency.UNDECIDED, None, None, 0.0, upper)
+
+
+def constraint_rows(
+    features: Float[np.ndarray, "S A d"], actions: Int[np.ndarray, " S"]
+) -> Float[np.ndarray, "R d"]:
+    """The differences φ(s, a) − φ(s, a') of all commitments and other actions, row by row."""
+    chosen = features[np.arange(len(actions)), actions]
+    return (chosen[:, None] - features)[_others(actions, features.shape[1])]
+
+
+def strictly_greedy(
+    features: Float[np.ndarray, "S A d"],
+    actions: Int[np.ndarray, " S"],
+    theta: Float[np.ndarray, " d"],
+) -> bool:
+    """Whether θ prefers every committed action by more than rounding could account for."""
+    eps = np.finfo(np.float64).eps
+    scores, sizes = features @ theta, np.abs(features) @ np.abs(theta)
+    error = (len(theta) + 2) * eps * sizes
+    index = np.arange(len(actions))
+    ahead = (scores - error)[index, actions][:, None] > scores + error
+    ahead[index, actions] = True
+    return bool(ahead.all())
+
+
+class LinearPolicies:
+    """The greedy policies of a linear class, and witnesses for partial policies.
+
+    A partial policy is a tuple with an action, or `FREE`, for every state. Answers are remembered.
+    """
+
+    FREE = -1
+
+    def __init__(self, features: Any) -> None:
+        """Take φ, [S, A, d], which decides the class."""
+        self.features = _checks.real_array("features", features, ("S", "A", "d"))
+        self.num_states, self.num_actions, self.num_features = self.features.shape
+        self._witnesses: dict[tuple[int, ...], Float[np.ndarray, " d"] | None] = {
+            (self.FREE,) * self.num_states: np.zeros(self.num_features)
+        }
+        for state in range(self.num_states):
+            if all(self.witness(self._single(state, a)) is None for a in range(self.num_actions)):
+                raise ValueError(f"features let no θ prefer an action of state {state} strictly")
+
+    def witness(self, commitments: tuple[int, ...]) -> Float[np.ndarray, " d"] | None:
+        """A θ that is strictly greedy for all commitments, or None if there is none."""
+        if commitments not in self._witnesses:
+            states = np.flatnonzero(np.array(commitments) != self.FREE)
+            self._witnesses[commitments] = self._solve(states, np.array(commitments)[states])
+        return self._witnesses[commitments]
+
+    def policies(self) -> dict[tuple[int, ...], Float[np.ndarray, " d"]]:
+        """All realizable greedy policies with a witness each, in lexicographic order."""
+        partial: list[tuple[int, ...]] = [()]
+        for state in range(self.num_states):
+            free = (self.FREE,) * (self.num_states - state - 1)
+            extended = [(*p, a) for p in partial for a in range(self.num_actions)]
+            partial = [p for p in extended if self.witness(p + free) is not None]
+        witnesses = {policy: self._witnesses[policy] for policy in partial}
+        return {policy: theta for policy, theta in witnesses.items() if theta is not None}
+
+    def oracle(self, states: Any = None, committed: Any = ()) -> Oracle:
+        """The test that `strict_assignment` asks.
+
+        Args:
+            states: the state that each row of the Q-values belongs to, [R]; row i is state i if not
+                given.
+            committed: pairs (state, action) that were committed before.
+        """
+        rows = np.arange(self.num_states) if states is None else np.asarray(states)
+        before = np.array(list(committed), dtype=np.int64).reshape(-1, 2)
+
+        def accepts(at: Int[np.ndarray, " K"], actions: Int[np.ndarray, " K"]) -> bool:
+            all_states = np.concatenate([before[:, 0], rows[at]])
+            all_actions = np.concatenate([before[:, 1], actions])
+            commitments = np.full(self.num_states, self.FREE)
+            commitments[all_states] = all_actions
+            contradicted = bool((commitments[all_states] != all_actions).any())
+            return not contradicted and self.witness(tuple(commitments.tolist())) is not None
+
+        return accepts
+
+    def _single(self, state: int, action: int) -> tuple[int, ...]:
+        return tuple(action if s == state else self.FREE for s in range(self.num_states))
+
+    def _solve(
+        self, states: Int[np.ndarray, " K"], actions: Int[np.ndarray, " K"]
+    ) -> Float[np.ndarray, " d"] | None:
+        verdict = consistent(self.features[states], actions)
+        if verdict.outcome is Consistency.UNDECIDED:
+            raise ValueError(
+                f"features leave it open whether {dict(zip(states, actions, strict=True))} is "
+                f"consistent: the best margin lies between 0 and {verdict.margin_upper:.1e}"
+            )
+        return verdict.theta
+
+
+def greedy_policies(features: Any) -> dict[tuple[int, ...], Float[np.ndarray, " d"]]:
+    """G(Θ): every realizable greedy policy of the linear class on φ [S, A, d], with a witness θ."""
+    return LinearPolicies(features).policies()
+
+
+def greedy_policy(features: Any, theta: Any) -> Int[np.ndarray, " S"]:
+    """π_θ(s) = argmax_a θ·φ(s, a), the first one among equals."""
+    features = _checks.real_array("features", features, ("S", "A", "d"))
+    theta = _checks.real_array("theta", theta, ("d",))
+    _checks.shape("theta", theta, features.shape[2:])
+    return np.argmax(features @ theta, axis=-1)
+
+
+def _others(actions: Int[np.ndarray, " S"], num_actions: int) -> np.ndarray:
+    return np.arange(num_actions) != actions[:, None]
+
+
+def _scaled(features: Float[np.ndarray, "S A d"]) -> Float[np.ndarray, "S A d"]:
+    """The same features times a power of two, which rounds nothing and keeps sums from overflow."""
+    _, exponent = np.frexp(np.abs(features).max())
+    return np.ldexp(features, -exponent)
+
+
+def _normalised(rows: Float[np.ndarray, "R d"]) -> Float[np.ndarray, "R d"]:
+    """Each row divided by its norm; a row of zeros stays one (its actions cannot be told apart)."""
+    largest = np.abs(rows).max(
+        axis=1, keepdims=True
+    )  # first, so that no square under- or overflows
+    scaled = np.divide(rows, largest, out=np.zeros_like(rows), where=largest > 0)
+    norms = np.linalg.norm(scaled, axis=1, keepdims=True)
+    return np.divide(scaled, norms, out=scaled, where=norms > 0)
+
+
+def _balance(unit_rows: Float[np.ndarray, "R d"]) -> Float[np.ndarray, " R"]:
+    """The y ≥ 0 that minimises |Σ y d|² + (Σ y − 1)²."""
+    system = np.vstack([unit_rows.T, np.ones(len(unit_rows))])
+    target = np.append(np.zeros(unit_rows.shape[1]), 1.0)
+    try:
+        weights, _ = nnls(system, target, maxiter=30 * sum(system.shape))
+    except RuntimeError:  # out of iterations: equal weights, which leave it undecided
+        weights = np.full(len(unit_rows), 1 / len(unit_rows))
+    return np.asarray(weights)
+
+
+def _margin(unit_rows: Float[np.ndarray, "R d"], theta: Float[np.ndarray, " d"]) -> float:
+    norm = np.linalg.norm(theta)
+    return float((unit_rows @ theta).min() / norm) if norm > 0 else 0.0

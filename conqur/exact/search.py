@@ -1,0 +1,203 @@
+"""Algorithm 1: depth-first search over all consistent assignments, and the size of its tree."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import comb
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from conqur import _checks
+from conqur.assignment import q_labels, successors
+from conqur.exact.fit import fit_consistent
+from conqur.exact.information_sets import Cell
+from conqur.exact.linear import LinearPolicies
+from conqur.mdp import Batch
+
+Theta = Float[np.ndarray, " d"]
+Train = Callable[[Float[np.ndarray, "B d"], Float[np.ndarray, " B"], Cell], Theta]
+"""From inputs φ(s, a), their Q-labels and the node's commitments to its regressor."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What Algorithm 1 found."""
+
+    theta: Theta
+    """The regressor of the best leaf."""
+    commitments: Cell
+    """Its assignment: an action, or `LinearPolicies.FREE`, for every state."""
+    score: float
+    """Its score."""
+    nodes: int
+    """The number of nodes of the search tree, the root included."""
+    leaves: dict[Cell, float]
+    """The assignments and scores of all leaves."""
+
+
+@dataclass(frozen=True)
+class _Node:
+    theta: Theta
+    commitments: Cell
+
+
+def search(
+    batches: Sequence[Batch],
+    features: Any,
+    score: Callable[[Theta], float],
+    *,
+    discount: float,
+    theta: Any = None,
+    start_states: Any = (),
+    prune_dominated: bool = False,
+    train: Train | None = None,
+    margin: float = 1e-3,
+) -> Search:
+    """Algorithm 1, ConQUR's generic search: try every assignment that stays consistent.
+
+    Args:
+        batches: D_1 … D_T.
+        features: φ, [S, A, d].
+        score: how good a leaf's regressor is (higher is better): the exact value of its greedy
+            policy, a mean of rollouts, …
+        discount: γ.
+        theta: θ_0, which labels the first batch, [d]; zero if not given.
+        start_states: states where episodes start. Like successor states they get an assignment, for
+            the choice at the start is part of what a leaf promises.
+        prune_dominated: skip assignments whose labels are nowhere higher, and somewhere lower, than
+            those of another one. (Not safe in general: later batches may rule the better one out.)
+        train: how a node gets its regressor; if not given, the least-squares fit to its labels
+            that keeps its commitments by `margin`.
+        margin: in units of Q.
+    """
+    policies = LinearPolicies(features)
+    _checks.discount(discount)
+    _check_batches(batches, policies)
+    starts = np.array(start_states, dtype=np.int64)
+    _checks.state_array("start_states", starts, length=len(starts), num_states=policies.num_states)
+    theta = np.zeros(policies.num_features) if theta is None else theta
+    theta = _checks.real_array("theta", theta, ("d",))
+    _checks.shape("theta", theta, (policies.num_features,))
+    trained = _constrained_fit(policies, margin) if train is None else train
+    free = (LinearPolicies.FREE,) * policies.num_states
+    nodes = 1
+    leaves: dict[Cell, tuple[float, Theta]] = {}
+
+    def visit(node: _Node, level: int) -> None:
+        nonlocal nodes
+        if level == len(batches):
+            leaves[node.commitments] = score(node.theta), node.theta
+            return
+        batch = batches[level]
+        q_values = policies.features @ node.theta
+        states = _assigned_states(batch, starts)
+        children = list(consistent_assignments(policies, node.commitments, states))
+        if prune_dominated:
+            children = _undominated(children, q_values, states)
+        for commitments in children:
+            nodes += 1
+            labels = _labels(batch, q_values, commitments, discount)
+            inputs = policies.features[batch.state, batch.action]
+            visit(_Node(trained(inputs, labels, commitments), commitments), level + 1)
+
+    visit(_Node(theta, free), 0)
+    best = max(leaves, key=lambda leaf: leaves[leaf][0])
+    return Search(
+        theta=leaves[best][1],
+        commitments=best,
+        score=leaves[best][0],
+        nodes=nodes,
+        leaves={leaf: value for leaf, (value, _) in leaves.items()},
+    )
+
+
+def consistent_assignments(
+    policies: LinearPolicies, commitments: Cell, states: Int[np.ndarray, " K"]
+) -> Iterator[Cell]:
+    """Σ_{Θ,σ}: all ways to commit these states, too, that some θ can keep."""
+    open_states = [s for s in states.tolist() if commitments[s] == LinearPolicies.FREE]
+    if not open_states:
+        yield commitments
+        return
+    state = open_states[0]
+    for action in range(policies.num_actions):
+        extended = (*commitments[:state], action, *commitments[state + 1 :])
+        if policies.witness(extended) is not None:
+            yield from consistent_assignments(policies, extended, states)
+
+
+def tree_size(batches: Sequence[Batch], features: Any) -> int:
+    """The number of nodes, the root included, that Algorithm 1 visits on these batches."""
+    policies = LinearPolicies(features)
+    _check_batches(batches, policies)
+    level: list[Cell] = [(LinearPolicies.FREE,) * policies.num_states]
+    nodes = 1
+    for batch in batches:
+        states = _assigned_states(batch, np.array([], dtype=np.int64))
+        level = [c for parent in level for c in consistent_assignments(policies, parent, states)]
+        nodes += len(level)
+    return nodes
+
+
+def tree_size_bound(num_states: int, num_actions: int, vc_dimension: int) -> int:
+    """The theorem's n m [m(m−1)/2 · n]^VCdim, for n states and m actions, without its constant.
+
+    A linear approximator with d features has VC-dimension d.
+    """
+    for name, value in (
+        ("num_states", num_states),
+        ("num_actions", num_actions),
+        ("vc_dimension", vc_dimension),
+    ):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+    return num_states * num_actions * (comb(num_actions, 2) * num_states) ** vc_dimension
+
+
+def _assigned_states(batch: Batch, starts: Int[np.ndarray, " K"]) -> Int[np.ndarray, " K2"]:
+    """χ(D), each state once, and the start states."""
+    return np.unique(np.concatenate([successors(batch.successor, batch.terminal), starts]))
+
+
+def _labels(
+    batch: Batch, q_values: Float[np.ndarray, "S A"], commitments: Cell, discount: float
+) -> Float[np.ndarray, " B"]:
+    """r + γ Q(s', σ(s')) for the whole batch; terminal successors need no commitment."""
+    assigned = np.where(batch.terminal, 0, np.array(commitments)[batch.successor])
+    values = q_values[batch.successor]
+    return np.asarray(q_labels(batch.reward, batch.terminal, values, assigned, discount=discount))
+
+
+def _undominated(
+    children: list[Cell], q_values: Float[np.ndarray, "S A"], states: Int[np.ndarray, " K"]
+) -> list[Cell]:
+    values = np.array([q_values[states, np.array(c)[states]] for c in children])
+    at_least = (values[:, None] >= values[None]).all(axis=-1)  # [i, j]: i is nowhere below j
+    higher = (values[:, None] > values[None]).any(axis=-1)
+    dominated = (at_least & higher).any(axis=0).tolist()
+    return [child for child, out in zip(children, dominated, strict=True) if not out]
+
+
+def _constrained_fit(policies: LinearPolicies, margin: float) -> Train:
+    def train(
+        inputs: Float[np.ndarray, "B d"], labels: Float[np.ndarray, " B"], commitments: Cell
+    ) -> Theta:
+        actions = np.array(commitments)
+        states = np.flatnonzero(actions != LinearPolicies.FREE)
+        if not states.size:
+            return np.linalg.lstsq(inputs, labels, rcond=None)[0]
+        features = policies.features[states]
+        fit = fit_consistent(inputs, labels, features, actions[states], margin=margin)
+        witness = policies.witness(commitments)
+        assert witness is not None  # only consistent assignments become nodes
+        return witness if fit.theta is None else fit.theta
+
+    return train
+
+
+def _check_batches(batches: Sequence[Batch], policies: LinearPolicies) -> None:
+    if not batches:
+        raise ValueError("batches must hold at least one batch")
+    for batch in batches:
+        batch.check_fits(policies.num_states, policies.num_actions)

@@ -1,0 +1,120 @@
+"""Consistency-penalised regression: the loss, the online update, the annealed weight (Sec. 3.2).
+
+Losses here are means, over the batch and over the pairs of the consistency buffer, so that a
+penalty weight λ means the same for batches and buffers of any size.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import array_api_compat
+import jax
+import jax.numpy as jnp
+
+from conqur import _checks
+from conqur.consistency import ConsistencyBuffer, penalty
+
+
+def bellman_error(q_values: Any, actions: Any, labels: Any, *, huber: float | None = None) -> Any:
+    """The mean over the batch of [q − Q_θ(s, a)]², the squared Bellman error.
+
+    Args:
+        q_values: Q_θ(s, ·), [B, A].
+        actions: a, integers, [B].
+        labels: the Q-labels q, [B].
+        huber: where the error turns from half its square into its size, as in DQN; None: squared.
+    """
+    q_values = _checks.q_values("q_values", q_values)
+    actions = _checks.assigned("actions", actions, q_values)
+    labels = _checks.as_array(labels)
+    _checks.shape("labels", labels, tuple(actions.shape))
+    xp = array_api_compat.array_namespace(q_values)
+    index = xp.astype(actions, xp.int64) if array_api_compat.is_torch_array(actions) else actions
+    error = labels - xp.take_along_axis(q_values, index[..., None], axis=-1)[..., 0]
+    if huber is None:
+        return xp.mean(error**2)
+    _checks.positive("huber", huber)
+    quadratic = xp.clip(xp.abs(error), max=huber)
+    return xp.mean(quadratic**2 / 2 + huber * (xp.abs(error) - quadratic))
+
+
+def penalised_loss(
+    q_values: Any,
+    actions: Any,
+    labels: Any,
+    buffer_q_values: Any,
+    assigned: Any,
+    *,
+    penalty_weight: float,
+    margin: float = 0.0,
+    over_actions: Literal["sum", "mean"] = "sum",
+    huber: float | None = None,
+) -> Any:
+    """L_θ(D, B): Bellman error + λ C_θ(B). Arrays of NumPy, JAX or torch.
+
+    Args:
+        q_values: Q_θ(s, ·) on the batch, [B, A].
+        actions: a, integers, [B].
+        labels: the Q-labels q, [B] (see `q_labels`).
+        buffer_q_values: Q_θ(s', ·) on pairs of the consistency buffer, [M, A].
+        assigned: σ(s') of those pairs, integers, [M].
+        penalty_weight: λ.
+        margin: the hinge margin of the penalty.
+        over_actions: whether the penalty of a pair sums over actions, as in the paper, or averages.
+        huber: where the error turns from half its square into its size, as in DQN; None: squared.
+    """
+    _checks.non_negative("penalty_weight", penalty_weight)
+    error = bellman_error(q_values, actions, labels, huber=huber)
+    buffer_q_values = _checks.q_values("buffer_q_values", buffer_q_values)
+    penalties = penalty(buffer_q_values, assigned, margin=margin)
+    if over_actions == "mean":
+        penalties = penalties / buffer_q_values.shape[-1]
+    return error + penalty_weight * array_api_compat.array_namespace(penalties).mean(penalties)
+
+
+def penalised_update(
+    q: Callable[[Any, Any], Any],
+    theta: Any,
+    states: Any,
+    actions: Any,
+    labels: Any,
+    buffer: ConsistencyBuffer,
+    *,
+    learning_rate: Any,
+    penalty_weight: Any,
+    margin: float = 0.0,
+) -> Any:
+    """The penalised Q-learning update θ ← θ + α [q − Q_θ(s, a)] ∇Q_θ(s, a) − αλ ∇C_θ(B).
+
+    Like the classic update it descends half the squared error, so λ weighs twice as much here as in
+    `penalised_loss`. (The paper prints a plus before the last term, which would climb the penalty.)
+
+    Args:
+        q: Q, from θ and states [B, ...] to Q-values [B, A].
+        theta: θ, any pytree.
+        states: s, [B, ...].
+        actions: a, [B].
+        labels: the Q-labels q, [B].
+        buffer: B.
+        learning_rate: α.
+        penalty_weight: λ.
+        margin: the hinge margin of the penalty.
+    """
+
+    def objective(theta: Any) -> Any:
+        error = bellman_error(q(theta, states), actions, labels)
+        return error / 2 + penalty_weight * buffer.penalty(lambda s: q(theta, s), margin=margin)
+
+    return jax.tree.map(lambda t, g: t - learning_rate * g, theta, jax.grad(objective)(theta))
+
+
+def annealed_penalty_weight(final: Any, step: Any, *, halfway: float = 2e6) -> Any:
+    """λ_t = λ t/(t + 2·10⁶): from zero towards λ, so that poor early choices bind little.
+
+    Args:
+        final: λ, where the weight ends.
+        step: t, in gradient steps.
+        halfway: the step at which half of λ is reached, in gradient steps.
+    """
+    _checks.positive("halfway", halfway)
+    return final * jnp.asarray(step) / (jnp.asarray(step) + halfway)
