@@ -39,21 +39,21 @@ def shape(name: str, array: Any, expected: tuple[int, ...]) -> None:
         raise ValueError(f"{name} must have shape {list(expected)}, got {list(array.shape)}")
 
 
-def positive(name: str, value: float) -> None:
-    """Refuse anything but a finite number above zero."""
-    if not (np.isfinite(value) and value > 0):
+def positive(name: str, value: Any) -> None:
+    """Refuse anything but a finite number above zero; traced values pass."""
+    if not isinstance(value, jax.core.Tracer) and not (np.isfinite(value) and value > 0):
         raise ValueError(f"{name} must be a positive number, got {value}")
 
 
-def non_negative(name: str, value: float) -> None:
-    """Refuse anything but a finite number of at least zero."""
-    if not (np.isfinite(value) and value >= 0):
+def non_negative(name: str, value: Any) -> None:
+    """Refuse anything but a finite number of at least zero; traced values pass."""
+    if not isinstance(value, jax.core.Tracer) and not (np.isfinite(value) and value >= 0):
         raise ValueError(f"{name} must be a number of at least 0, got {value}")
 
 
-def discount(value: float) -> None:
-    """Refuse a discount outside [0, 1]."""
-    if not 0 <= value <= 1:
+def discount(value: Any) -> None:
+    """Refuse a discount outside [0, 1]; traced values pass."""
+    if not isinstance(value, jax.core.Tracer) and not 0 <= value <= 1:
         raise ValueError(f"discount must lie between 0 and 1, got {value}")
 
 

@@ -33,7 +33,7 @@ def successors(states: Any, terminal: Any) -> Any:
 
 
 def q_labels(
-    reward: Any, terminal: Any, successor_q_values: Any, assigned: Any, *, discount: float
+    reward: Any, terminal: Any, successor_q_values: Any, assigned: Any, *, discount: Any
 ) -> Any:
     """The Q-labels r + γ Q(s', σ(s')), without bootstrapping where the episode ended.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from conqur.exact.linear import LinearPolicies
 
@@ -31,7 +31,7 @@ class Cells:
     @cached_property
     def array(self) -> Int[np.ndarray, "K S"]:
         """The commitments as one array."""
-        return np.array(self.commitments)
+        return np.array(self.commitments, dtype=np.int16)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,14 +85,15 @@ class InformationSets:
 
     def _intersections(self, first: Cells, second: Cells) -> tuple[Cells, np.ndarray, np.ndarray]:
         """All non-empty intersections, and which cell of each side they came from."""
-        free = LinearPolicies.FREE
+        if first is second:  # disjoint cells meet no other than themselves
+            return first, np.arange(len(first)), np.arange(len(first))
+        left, right = np.nonzero(_agree(first.array, second.array))
+        unions = np.maximum(first.array[left], second.array[right])  # FREE is the smallest
         found: dict[Cell, tuple[int, int]] = {}
-        for i, row in enumerate(first.array):
-            agrees = (row == second.array) | (row == free) | (second.array == free)
-            for j in np.flatnonzero(agrees.all(axis=1)).tolist():
-                union = tuple(np.maximum(row, second.array[j]).tolist())  # FREE is the smallest
-                if self.policies.witness(union) is not None:
-                    found[union] = i, j
+        for union, i, j in zip(unions.tolist(), left.tolist(), right.tolist(), strict=True):
+            cell = tuple(union)
+            if self.policies.witness(cell) is not None:
+                found[cell] = i, j
         cells = self.intern(tuple(sorted(found)))
         origins = np.array([found[cell] for cell in cells.commitments])
         return cells, origins[:, 0], origins[:, 1]
@@ -113,3 +114,14 @@ class InformationSets:
                 position += 1
         restricted_cells = self.intern(tuple(sorted(found)))
         return restricted_cells, np.array([found[c] for c in restricted_cells.commitments])
+
+
+def _agree(
+    first: Int[np.ndarray, "K S"], second: Int[np.ndarray, "L S"]
+) -> Bool[np.ndarray, "K L"]:
+    """Which cells of one side commit no state to another action than those of the other side."""
+    free = LinearPolicies.FREE
+    agree = np.ones((len(first), len(second)), dtype=bool)
+    for one, other in zip(first.T, second.T, strict=True):
+        agree &= (one[:, None] == other) | (one == free)[:, None] | (other == free)
+    return agree

@@ -28,10 +28,17 @@ def consistent(features: Any, actions: Any, *, tolerance: float = 1e-9) -> Verdi
         tolerance: the normalised margin below which a certificate counts as "none".
     """
     features = _checks.real_array("features", features, ("S", "A", "d"))
-    num_states, num_actions, _ = features.shape
-    actions = _checks.action_array("actions", actions, length=num_states, num_actions=num_actions)
+    actions = _checks.action_array(
+        "actions", actions, length=features.shape[0], num_actions=features.shape[1]
+    )
     _checks.positive("tolerance", tolerance)
-    features = _scaled(features)
+    return _decide(_scaled(features), actions, tolerance)
+
+
+def _decide(
+    features: Float[np.ndarray, "S A d"], actions: Int[np.ndarray, " S"], tolerance: float
+) -> Verdict:
+    """What `consistent` answers, for arguments that were checked and scaled."""
     rows = constraint_rows(features, actions)
     unit_rows = _normalised(rows)
     if not len(rows):  # a single action: every θ is greedy
@@ -44,8 +51,8 @@ def consistent(features: Any, actions: Any, *, tolerance: float = 1e-9) -> Verdi
     if strictly_greedy(features, actions, theta):
         return Verdict(Consistency.CONSISTENT, theta, None, max(lower, 0.0), max(lower, upper))
     if upper <= tolerance:
-        certificate = np.zeros((num_states, num_actions))
-        certificate[_others(actions, num_actions)] = weights / weights.sum()
+        certificate = np.zeros(features.shape[:2])
+        certificate[_others(actions, features.shape[1])] = weights / weights.sum()
         return Verdict(Consistency.INCONSISTENT, None, certificate, 0.0, upper)
     return Verdict(Consistency.UNDECIDED, None, None, 0.0, upper)
 
@@ -80,10 +87,13 @@ class LinearPolicies:
     """
 
     FREE = -1
+    TOLERANCE = 1e-9
+    """Of the consistency tests (see `consistent`)."""
 
     def __init__(self, features: Any) -> None:
         """Take φ, [S, A, d], which decides the class."""
         self.features = _checks.real_array("features", features, ("S", "A", "d"))
+        self._scaled_features = _scaled(self.features)
         self.num_states, self.num_actions, self.num_features = self.features.shape
         self._witnesses: dict[tuple[int, ...], Float[np.ndarray, " d"] | None] = {
             (self.FREE,) * self.num_states: np.zeros(self.num_features)
@@ -136,7 +146,7 @@ class LinearPolicies:
     def _solve(
         self, states: Int[np.ndarray, " K"], actions: Int[np.ndarray, " K"]
     ) -> Float[np.ndarray, " d"] | None:
-        verdict = consistent(self.features[states], actions)
+        verdict = _decide(self._scaled_features[states], actions, self.TOLERANCE)
         if verdict.outcome is Consistency.UNDECIDED:
             raise ValueError(
                 f"features leave it open whether {dict(zip(states, actions, strict=True))} is "

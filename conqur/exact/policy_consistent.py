@@ -85,7 +85,7 @@ def pcql(
     steps: int = 20_000,
     behaviour: Any = None,
     episode_steps: int | None = None,
-    rate_decay: float = 0.8,
+    rate_decay: float = 0.7,
     max_cells: int = 50_000,
 ) -> PolicyConsistent:
     """Policy-consistent Q-learning, from sampled transitions alone.

@@ -175,7 +175,7 @@ def _undominated(
     values = np.array([q_values[states, np.array(c)[states]] for c in children])
     at_least = (values[:, None] >= values[None]).all(axis=-1)  # [i, j]: i is nowhere below j
     higher = (values[:, None] > values[None]).any(axis=-1)
-    dominated = (at_least & higher).any(axis=0).tolist()
+    dominated = np.asarray((at_least & higher).any(axis=0))
     return [child for child, out in zip(children, dominated, strict=True) if not out]
 
 

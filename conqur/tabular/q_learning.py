@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Key
 
 from conqur import _checks
 from conqur.assignment import greedy_assignment, q_labels
@@ -63,33 +64,29 @@ def q_learning(
         population: how they count (a batch is one transition); all the same if not given.
         episode_steps: an episode is cut after so many steps, and a new one begins.
     """
-    features = _fitting_features(mdp, features)
+    features = _checks.real_array("features", features, ("S", "A", "d"))
+    _checks.shape("features", features, (mdp.num_states, mdp.num_actions, features.shape[2]))
     if not 0 <= epsilon <= 1:
         raise ValueError(f"epsilon must lie between 0 and 1, got {epsilon}")
-    for name, value in (
-        ("learning_rate", learning_rate),
-        ("rate_halfway", rate_halfway),
-        ("steps", steps),
-        ("episode_steps", episode_steps),
-    ):
+    for name, value in {
+        "learning_rate": learning_rate,
+        "rate_halfway": rate_halfway,
+        "steps": steps,
+        "episode_steps": episode_steps,
+    }.items():
         _checks.positive(name, value)
     _checks.non_negative("penalty_weight", penalty_weight)
-    start = _initial_theta(theta, features.shape[2])
-    buffer = ConsistencyBuffer.empty(buffer_size, jnp.array(0), population=population)
-    run = _online_run(
-        mdp,
-        features,
-        epsilon=epsilon,
-        learning_rate=learning_rate,
-        rate_halfway=rate_halfway,
-        penalty_weight=penalty_weight,
+    thetas = _online(
+        jax.random.key(seed),
+        jnp.asarray(_initial_theta(theta, features.shape[2]), jnp.float32),
+        ConsistencyBuffer.empty(buffer_size, jnp.array(0), population=population),
+        _simulator(mdp, features),
+        _Settings(epsilon, learning_rate, rate_halfway, penalty_weight, episode_steps),
         margin=margin,
-        episode_steps=episode_steps,
+        steps=steps,
     )
-    thetas = np.asarray(
-        run(jax.random.key(seed), jnp.asarray(start, jnp.float32), buffer, steps), np.float64
-    )
-    return QLearning(thetas[-1], greedy_policy(features, thetas[-1]), thetas[_hundred(steps)])
+    kept = np.asarray(thetas, np.float64)[np.unique(np.linspace(0, steps - 1, 100).astype(int))]
+    return QLearning(kept[-1], greedy_policy(features, kept[-1]), kept)
 
 
 def fitted_q_iteration(
@@ -134,46 +131,74 @@ def fitted_q_iteration(
     return QLearning(thetas[-1], greedy_policy(features, thetas[-1]), np.stack(thetas[1:]))
 
 
-def _online_run(
-    mdp: MDP,
-    features: np.ndarray,
+class _Simulator(NamedTuple):
+    """An MDP that can be sampled, and its features."""
+
+    next_logits: Float[Array, "S A S+1"]
+    """log P(s' | s, a), and in the last column the log of the probability of ending."""
+    start_logits: Float[Array, " S"]
+    rewards: Float[Array, "S A"]
+    discount: Float[Array, ""]
+    features: Float[Array, "S A d"]
+
+
+class _Settings(NamedTuple):
+    epsilon: float
+    learning_rate: float
+    rate_halfway: int
+    penalty_weight: float
+    episode_steps: int
+
+
+def _simulator(mdp: MDP, features: Float[np.ndarray, "S A d"]) -> _Simulator:
+    ending = np.clip(1 - mdp.transitions.sum(axis=-1, keepdims=True), 0, 1)
+    with np.errstate(divide="ignore"):
+        next_logits = np.log(np.concatenate([mdp.transitions, ending], axis=-1))
+        start_logits = np.log(mdp.start)
+    arrays = (next_logits, start_logits, mdp.rewards, mdp.discount, features)
+    return _Simulator(*(jnp.asarray(array, jnp.float32) for array in arrays))
+
+
+@partial(jax.jit, static_argnames=("margin", "steps"))
+def _online(
+    key: Key[Array, ""],
+    theta: Float[Array, " d"],
+    buffer: ConsistencyBuffer,
+    simulator: _Simulator,
+    settings: _Settings,
     *,
-    epsilon: float,
-    learning_rate: float,
-    rate_halfway: int,
-    penalty_weight: float,
     margin: float,
-    episode_steps: int,
-) -> Callable[..., Float[Array, "T d"]]:
-    """The compiled loop over transitions, from a key, θ, a buffer and a number of steps."""
-    transitions, rewards = jnp.asarray(mdp.transitions), jnp.asarray(mdp.rewards)
-    phi = jnp.asarray(features)
-    # A last column for "the episode ends", and a categorical over start states.
-    ended = 1 - transitions.sum(axis=-1, keepdims=True)
-    next_logits = jnp.log(jnp.clip(jnp.concatenate([transitions, ended], axis=-1), min=0))
-    start_logits = jnp.log(jnp.asarray(mdp.start))
+    steps: int,
+) -> Float[Array, "T d"]:
+    """θ after each of `steps` transitions."""
+    num_states, num_actions = simulator.rewards.shape
 
-    def q(theta: Array, states: Array) -> Array:
-        return phi[states] @ theta
+    def q(theta: Float[Array, " d"], states: Int[Array, "*B"]) -> Float[Array, "*B A"]:
+        return simulator.features[states] @ theta
 
-    def step(carry: Any, inputs: Any) -> Any:
+    def act(
+        key: Key[Array, ""], theta: Float[Array, " d"], state: Int[Array, ""]
+    ) -> Int[Array, ""]:
+        explore_key, action_key = jax.random.split(key)
+        explores = jax.random.bernoulli(explore_key, settings.epsilon)
+        random_action = jax.random.randint(action_key, (), 0, num_actions)
+        return jnp.where(explores, random_action, greedy_assignment(q(theta, state)))
+
+    def step(carry: Any, t: Int[Array, ""]) -> Any:
         theta, buffer, state, age = carry
-        t, key = inputs
-        start_key, explore_key, action_key, next_key = jax.random.split(key, 4)
-        state = jnp.where(age == 0, jax.random.categorical(start_key, start_logits), state)
-        explores = jax.random.bernoulli(explore_key, epsilon)
-        random_action = jax.random.randint(action_key, (), 0, mdp.num_actions)
-        action = jnp.where(explores, random_action, greedy_assignment(q(theta, state)))
-        successor = jax.random.categorical(next_key, next_logits[state, action])
-        terminal = successor == mdp.num_states
-        successor = jnp.where(terminal, 0, successor)
+        start_key, act_key, next_key = jax.random.split(jax.random.fold_in(key, t), 3)
+        fresh = jax.random.categorical(start_key, simulator.start_logits)
+        state = jnp.where(age == 0, fresh, state)
+        action = act(act_key, theta, state)
+        reached = jax.random.categorical(next_key, simulator.next_logits[state, action])
+        terminal = reached == num_states
+        successor = jnp.where(terminal, 0, reached)[None]
 
-        values = q(theta, successor[None])
-        assigned = greedy_assignment(values)
-        labels = q_labels(
-            rewards[state, action][None], terminal[None], values, assigned, discount=mdp.discount
-        )
-        buffer = buffer.add(successor[None], assigned, terminal=terminal[None])
+        q_values = q(theta, successor)
+        assigned = greedy_assignment(q_values)
+        reward = simulator.rewards[state, action][None]
+        labels = q_labels(reward, terminal[None], q_values, assigned, discount=simulator.discount)
+        buffer = buffer.add(successor, assigned, terminal=terminal[None])
         theta = penalised_update(
             q,
             theta,
@@ -181,20 +206,15 @@ def _online_run(
             action[None],
             labels,
             buffer,
-            learning_rate=learning_rate / (1 + t / rate_halfway),
-            penalty_weight=penalty_weight,
+            learning_rate=settings.learning_rate / (1 + t / settings.rate_halfway),
+            penalty_weight=settings.penalty_weight,
             margin=margin,
         )
-        age = jnp.where(terminal | (age + 1 == episode_steps), 0, age + 1)
-        return (theta, buffer, successor, age), theta
+        age = jnp.where(terminal | (age + 1 == settings.episode_steps), 0, age + 1)
+        return (theta, buffer, successor[0], age), theta
 
-    def run(key: Array, theta: Array, buffer: ConsistencyBuffer, steps: int) -> Array:
-        times = jnp.arange(steps)
-        keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(times)
-        carry = theta, buffer, jnp.array(0), jnp.array(0)
-        return jax.lax.scan(step, carry, (times, keys))[1]
-
-    return jax.jit(run, static_argnums=3)
+    carry = theta, buffer, jnp.array(0), jnp.array(0)
+    return jax.lax.scan(step, carry, jnp.arange(steps))[1]
 
 
 def _fit(
@@ -223,17 +243,7 @@ def _fit(
     )
 
 
-def _fitting_features(mdp: MDP, features: Any) -> Float[np.ndarray, "S A d"]:
-    features = _checks.real_array("features", features, ("S", "A", "d"))
-    _checks.shape("features", features, (mdp.num_states, mdp.num_actions, features.shape[2]))
-    return features
-
-
 def _initial_theta(theta: Any, size: int) -> Float[np.ndarray, " d"]:
     theta = np.zeros(size) if theta is None else _checks.real_array("theta", theta, ("d",))
     _checks.shape("theta", theta, (size,))
     return theta
-
-
-def _hundred(steps: int) -> Int[np.ndarray, " K"]:
-    return np.unique(np.linspace(0, steps - 1, 100).astype(int))
