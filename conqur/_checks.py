@@ -12,25 +12,45 @@ from jaxtyping import Float, Int
 def real_array(name: str, value: Any, axes: Sequence[str]) -> Float[np.ndarray, "..."]:
     """Return `value` as a finite, non-empty float64 array with one axis for each of `axes`."""
     try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        array = np.asarray(value)
+    except (TypeError, ValueError) as error:  # lists of different lengths, for one
         raise ValueError(f"{name} must be an array of real numbers: {error}") from None
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must be an array of real numbers, got {array.dtype}")
+    array = array.astype(np.float64)
     _check_axes(name, array.shape, axes)
     if not np.isfinite(array).all():
         raise ValueError(f"{name} holds NaN or infinite entries")
     return array
 
 
+def index_array(name: str, value: Any, length: int) -> Int[np.ndarray, " length"]:
+    """Return `value` as an array of `length` integers of at least 0."""
+    array = np.asarray(value)
+    if not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"{name} must hold integers, got {array.dtype}")
+    shape(name, array, (length,))
+    if (array < 0).any():
+        raise ValueError(f"{name} holds {array.min()}, but numbers start at 0")
+    return array.astype(np.int64)
+
+
 def action_array(
     name: str, value: Any, *, length: int, num_actions: int
 ) -> Int[np.ndarray, " length"]:
     """Return `value` as an integer array of `length` actions in 0 … `num_actions` − 1."""
-    return _index_array(name, value, length=length, count=num_actions, noun="action")
+    array = index_array(name, value, length)
+    _check_range(name, array, num_actions, "action")
+    return array
 
 
-def state_array(name: str, value: Any, *, length: int, num_states: int) -> Int[np.ndarray, " l"]:
+def state_array(
+    name: str, value: Any, *, length: int, num_states: int
+) -> Int[np.ndarray, " length"]:
     """Return `value` as an integer array of `length` states in 0 … `num_states` − 1."""
-    return _index_array(name, value, length=length, count=num_states, noun="state")
+    array = index_array(name, value, length)
+    _check_range(name, array, num_states, "state")
+    return array
 
 
 def shape(name: str, array: Any, expected: tuple[int, ...]) -> None:
@@ -57,25 +77,33 @@ def discount(value: Any) -> None:
         raise ValueError(f"discount must lie between 0 and 1, got {value}")
 
 
+def all_positive(name: str, array: Any) -> None:
+    """Refuse entries that are not above zero, where they can be read."""
+    entries = readable(array)
+    if entries is not None and not (entries > 0).all():
+        raise ValueError(f"{name} must be positive, got {entries.min():.6g}")
+
+
+def no_nan(name: str, array: Any) -> None:
+    """Refuse NaN entries, where they can be read."""
+    entries = readable(array)
+    if entries is not None and np.issubdtype(entries.dtype, np.inexact) and np.isnan(entries).any():
+        raise ValueError(f"{name} holds NaN entries")
+
+
 def as_array(value: Any) -> Any:
     """Leave arrays of NumPy, JAX and torch as they are, and make anything else a NumPy array."""
     return value if array_api_compat.is_array_api_obj(value) else np.asarray(value)
 
 
 def q_values(name: str, value: Any) -> Any:
-    """Return `value` [..., A] as an array of its own library, refusing what is no set of Q-values.
-
-    Shapes and dtypes are always checked; entries are checked where looking at them is free of
-    charge, that is not while tracing and not on an accelerator, which the look would wait for.
-    """
+    """Return `value` [..., A] as an array of its library, refusing what is no set of Q-values."""
     array = as_array(value)
     if array.ndim < 1 or 0 in array.shape:
         raise ValueError(
             f"{name} must have shape [..., A] without empty axes, got {list(array.shape)}"
         )
-    entries = _readable(array)
-    if entries is not None and np.isnan(entries).any():
-        raise ValueError(f"{name} holds NaN entries")
+    no_nan(name, array)
     return array
 
 
@@ -86,28 +114,23 @@ def assigned(name: str, value: Any, q_values: Any) -> Any:
     if not xp.isdtype(array.dtype, "integral"):
         raise ValueError(f"{name} must hold integers (actions), got {array.dtype}")
     shape(name, array, tuple(q_values.shape[:-1]))
-    entries = _readable(array)
+    entries = readable(array)
     if entries is not None:
         _check_range(name, entries, q_values.shape[-1], "action")
     return array
 
 
-def _readable(array: Any) -> np.ndarray | None:
+def readable(array: Any) -> np.ndarray | None:
+    """The entries, where looking at them is free of charge, else None.
+
+    It is not while a function is traced, nor on an accelerator, which the look would wait for.
+    """
     if isinstance(array, jax.core.Tracer):
         return None
     device = getattr(array, "device", "cpu")
     if getattr(device, "platform", getattr(device, "type", device)) != "cpu":
         return None
     return np.asarray(array.detach() if hasattr(array, "detach") else array)
-
-
-def _index_array(name: str, value: Any, *, length: int, count: int, noun: str) -> np.ndarray:
-    array = np.asarray(value)
-    if not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"{name} must hold integers ({noun}s), got {array.dtype}")
-    shape(name, array, (length,))
-    _check_range(name, array, count, noun)
-    return array.astype(np.int64)
 
 
 def _check_range(name: str, entries: np.ndarray, count: int, noun: str) -> None:

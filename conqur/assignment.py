@@ -152,7 +152,6 @@ def _boltzmann_logits(q_values: Float[Array, "*S A"], temperature: Any) -> Float
     temperature = jnp.asarray(temperature, q_values.dtype)
     if temperature.ndim:
         _checks.shape("temperature", temperature, q_values.shape[:-1])
-    if not isinstance(temperature, jax.core.Tracer) and not bool(jnp.all(temperature > 0)):
-        raise ValueError("temperature must be positive")
+    _checks.all_positive("temperature", temperature)
     advantage = q_values - jnp.max(q_values, axis=-1, keepdims=True)
     return advantage / jnp.broadcast_to(temperature, q_values.shape[:-1])[..., None]

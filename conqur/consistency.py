@@ -246,3 +246,7 @@ class ConsistencyBuffer(eqx.Module):
             raise ValueError(f"assigned must hold integers (actions), got {assigned.dtype}")
         _checks.shape("successors", successors, (rows, *self.successors.shape[1:]))
         _checks.shape("terminal", terminal, (rows,))
+        _checks.no_nan("successors", successors)
+        actions = _checks.readable(assigned)
+        if actions is not None and (actions < 0).any():
+            raise ValueError(f"assigned holds {actions.min()}, but actions start at 0")

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from conqur import _checks
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class MDP:
     """A finite MDP. What a row of transitions lacks to one is the probability of ending."""
 
@@ -22,10 +22,11 @@ class MDP:
     discount: float
     """γ."""
 
-    def __post_init__(self) -> None:
-        transitions = _checks.real_array("transitions", self.transitions, ("S", "A", "S"))
-        rewards = _checks.real_array("rewards", self.rewards, ("S", "A"))
-        start = _checks.real_array("start", self.start, ("S",))
+    def __init__(self, transitions: Any, rewards: Any, start: Any, discount: float) -> None:
+        """Take P [S, A, S], R [S, A], p₀ [S] and γ, and refuse what is no MDP."""
+        transitions = _checks.real_array("transitions", transitions, ("S", "A", "S"))
+        rewards = _checks.real_array("rewards", rewards, ("S", "A"))
+        start = _checks.real_array("start", start, ("S",))
         num_states, num_actions, _ = transitions.shape
         _checks.shape("transitions", transitions, (num_states, num_actions, num_states))
         _checks.shape("rewards", rewards, (num_states, num_actions))
@@ -34,14 +35,16 @@ class MDP:
         _check_probabilities("start", start)
         if abs(start.sum() - 1) > 1e-9:
             raise ValueError(f"start must sum to one, got {start.sum():.6g}")
-        _checks.discount(self.discount)
-        if self.discount == 1 and (endless := _endless_states(transitions)).size:
+        _checks.discount(discount)
+        if discount == 1 and (endless := _endless_states(transitions)).size:
             raise ValueError(
                 "discount must be below 1 unless every policy ends: "
                 f"some policy stays among states {endless.tolist()} for ever"
             )
-        for name, array in (("transitions", transitions), ("rewards", rewards), ("start", start)):
-            object.__setattr__(self, name, array)
+        object.__setattr__(self, "transitions", transitions)
+        object.__setattr__(self, "rewards", rewards)
+        object.__setattr__(self, "start", start)
+        object.__setattr__(self, "discount", float(discount))
 
     @property
     def num_states(self) -> int:
@@ -80,7 +83,7 @@ class MDP:
             policy = np.where(better, q_values.argmax(axis=1), policy)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Batch:
     """D: transitions (s, a, r, s') between numbered states."""
 
@@ -92,21 +95,19 @@ class Batch:
     terminal: np.ndarray
     """Whether the episode ended instead of reaching s', [B] of booleans."""
 
-    def __post_init__(self) -> None:
-        reward = _checks.real_array("reward", self.reward, ("B",))
-        object.__setattr__(self, "reward", reward)
-        for name in ("state", "action", "successor"):
-            array = np.asarray(getattr(self, name))
-            if not np.issubdtype(array.dtype, np.integer):
-                raise ValueError(f"{name} must hold integers, got {array.dtype}")
-            _checks.shape(name, array, reward.shape)
-            if (array < 0).any():
-                raise ValueError(f"{name} holds {array.min()}, but numbers start at 0")
-            object.__setattr__(self, name, array.astype(np.int64))
-        terminal = np.asarray(self.terminal)
+    def __init__(self, state: Any, action: Any, reward: Any, successor: Any, terminal: Any) -> None:
+        """Take five arrays [B], and refuse what are no transitions."""
+        reward = _checks.real_array("reward", reward, ("B",))
+        terminal = np.asarray(terminal)
         if terminal.dtype != np.bool_:
             raise ValueError(f"terminal must hold booleans, got {terminal.dtype}")
         _checks.shape("terminal", terminal, reward.shape)
+        object.__setattr__(self, "state", _checks.index_array("state", state, len(reward)))
+        object.__setattr__(self, "action", _checks.index_array("action", action, len(reward)))
+        object.__setattr__(self, "reward", reward)
+        object.__setattr__(
+            self, "successor", _checks.index_array("successor", successor, len(reward))
+        )
         object.__setattr__(self, "terminal", terminal)
 
     def check_fits(self, num_states: int, num_actions: int) -> None:

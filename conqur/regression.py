@@ -5,7 +5,7 @@ penalty weight λ means the same for batches and buffers of any size.
 """
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import array_api_compat
 import jax
@@ -28,6 +28,7 @@ def bellman_error(q_values: Any, actions: Any, labels: Any, *, huber: float | No
     actions = _checks.assigned("actions", actions, q_values)
     labels = _checks.as_array(labels)
     _checks.shape("labels", labels, tuple(actions.shape))
+    _checks.no_nan("labels", labels)
     xp = array_api_compat.array_namespace(q_values)
     index = xp.astype(actions, xp.int64) if array_api_compat.is_torch_array(actions) else actions
     error = labels - xp.take_along_axis(q_values, index[..., None], axis=-1)[..., 0]
@@ -47,7 +48,7 @@ def penalised_loss(
     *,
     penalty_weight: float,
     margin: float = 0.0,
-    over_actions: Literal["sum", "mean"] = "sum",
+    over_actions: str = "sum",
     huber: float | None = None,
 ) -> Any:
     """L_θ(D, B): Bellman error + λ C_θ(B). Arrays of NumPy, JAX or torch.
@@ -60,10 +61,12 @@ def penalised_loss(
         assigned: σ(s') of those pairs, integers, [M].
         penalty_weight: λ.
         margin: the hinge margin of the penalty.
-        over_actions: whether the penalty of a pair sums over actions, as in the paper, or averages.
+        over_actions: "sum", as in the paper, or "mean" of a pair's penalty over the actions.
         huber: where the error turns from half its square into its size, as in DQN; None: squared.
     """
     _checks.non_negative("penalty_weight", penalty_weight)
+    if over_actions not in ("sum", "mean"):
+        raise ValueError(f"over_actions must be 'sum' or 'mean', got {over_actions!r}")
     error = bellman_error(q_values, actions, labels, huber=huber)
     buffer_q_values = _checks.q_values("buffer_q_values", buffer_q_values)
     penalties = penalty(buffer_q_values, assigned, margin=margin)

@@ -22,6 +22,7 @@ Nothing the solver says is believed: proofs are checked on the given features wi
 rounding errors of the check itself.
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -73,52 +74,47 @@ def consistent_head(
     if num_actions == 1:
         zero = np.zeros((x.shape[1], 1))
         return Verdict(Consistency.CONSISTENT, zero, None, np.inf, np.inf)
-    clash = _contradiction(features, actions, num_actions)
-    if clash is not None:
-        upper = _margin_upper(x, actions, clash)
-        return Verdict(Consistency.INCONSISTENT, None, clash, 0.0, upper)
-    return _search(x, actions, num_actions, tolerance, max_iterations)
+    certificate = _contradiction(features, actions, num_actions)
+    if certificate is not None:
+        upper = _margin_upper(x, actions, certificate)
+        return Verdict(Consistency.INCONSISTENT, None, certificate, 0.0, upper)
+    best = np.inf
+    for theta, weight, residual in _candidates(x, actions, num_actions, max_iterations):
+        upper = _margin_upper(x, actions, weight)
+        if upper < best:
+            best, certificate = upper, weight
+        lower = _margin_lower(x, actions, theta)
+        if lower > 0:
+            return Verdict(Consistency.CONSISTENT, theta, None, lower, best)
+        if best <= tolerance and residual <= _SHARP:
+            break
+    if best <= tolerance:
+        return Verdict(Consistency.INCONSISTENT, None, certificate, 0.0, best)
+    return Verdict(Consistency.UNDECIDED, None, None, 0.0, best)
 
 
-def _search(
-    x: Float[np.ndarray, "S G"],
-    actions: Int[np.ndarray, "S"],
-    num_actions: int,
-    tolerance: float,
-    max_iterations: int,
-) -> Verdict:
-    """Step the solver until an iterate proves something about the given rows."""
+def _candidates(
+    x: Float[np.ndarray, "S G"], actions: Int[np.ndarray, "S"], num_actions: int, steps: int
+) -> Iterator[tuple[Float[np.ndarray, "G A"], Float[np.ndarray, "S A"], float]]:
+    """After every step of the solver: a head, weights of the rows, their whitened |Σ y d̂|."""
     basis, to_features = _whitened(x)
     size = np.linalg.norm(basis, axis=1, keepdims=True)
-    slot, chunk_action, chunk_size = _layout(actions, num_actions)
-    best_upper, certificate = np.inf, None
     with jax.enable_x64(True):
-        rows = _rows(basis / size, slot, chunk_action, chunk_size, num_actions)
-        iterate = _start(rows)
-        for _ in range(max_iterations):
-            iterate, smallest_gap, residual = _step(rows, iterate)
-            if not np.isfinite(residual):  # the normal matrix is singular to working precision
-                break
-            weight = np.asarray(iterate.weight).reshape(-1, num_actions)[slot] / size
-            weight /= weight.sum()
-            upper = _margin_upper(x, actions, weight)
-            if upper < best_upper:
-                best_upper, certificate = upper, weight
-            if smallest_gap > 0:
-                theta = to_features @ np.asarray(iterate.theta).T
-                lower = _margin_lower(x, actions, theta)
-                if lower > 0:
-                    return Verdict(Consistency.CONSISTENT, theta, None, lower, best_upper)
-            if best_upper <= tolerance and residual <= _SHARP:
-                break
-    if best_upper <= tolerance:
-        return Verdict(Consistency.INCONSISTENT, None, certificate, 0.0, best_upper)
-    return Verdict(Consistency.UNDECIDED, None, None, 0.0, best_upper)
+        rows, slot = _arranged(basis / size, actions, num_actions)
+        theta = jnp.zeros((num_actions, basis.shape[1]))
+        iterate = _Iterate(theta, jnp.asarray(-1.0), rows.rival / jnp.sum(rows.rival))
+    for _ in range(steps):
+        with jax.enable_x64(True):
+            iterate, residual = _step(rows, iterate)
+        if not np.isfinite(residual):  # the normal matrix is singular to working precision
+            return
+        weight = np.asarray(iterate.weight).reshape(-1, num_actions)[slot] / size
+        yield to_features @ np.asarray(iterate.theta).T, weight / weight.sum(), float(residual)
 
 
 @jax.jit
-def _step(rows: _Rows, now: _Iterate) -> tuple[_Iterate, Float[Array, ""], Float[Array, ""]]:
-    """One predictor-corrector step (Mehrotra); also the smallest gap and the norm of Σ y d̂ / Σ y.
+def _step(rows: _Rows, now: _Iterate) -> tuple[_Iterate, Float[Array, ""]]:
+    """One predictor-corrector step (Mehrotra); also |Σ y d̂| / Σ y.
 
     The program is regularised to max t − ½μ|θ|², μ being the barrier parameter: that bounds θ on
     consistent instances, where t has no optimum, and vanishes on inconsistent ones.
@@ -138,9 +134,8 @@ def _step(rows: _Rows, now: _Iterate) -> tuple[_Iterate, Float[Array, ""], Float
     primal, dual = _longest(slack, d_slack, real, 0.99), _longest(y, d_y, real, 0.99)
 
     theta, level, y = theta + primal * d_theta, level + primal * d_level, y + dual * d_y
-    smallest = jnp.min(jnp.where(real, _gaps(rows, theta), jnp.inf))
     residual = jnp.linalg.norm(_combination(rows, y)) / jnp.sum(y)
-    return _Iterate(theta, level, y), smallest, residual
+    return _Iterate(theta, level, y), residual
 
 
 def _newton(rows: _Rows, now: _Iterate, slack: Float[Array, "C K A"], mu: Float[Array, ""]) -> Any:
@@ -184,7 +179,8 @@ def _normal_matrix(
         basis, w, action = chunk
         weighted = (w[:, :, None] * basis[:, None, :]).reshape(len(basis), -1)
         block = (basis.T @ weighted).reshape(rank, num_actions, rank)
-        return total.at[action].add(block), None
+        block += lax.dynamic_index_in_dim(total, action, keepdims=False)
+        return lax.dynamic_update_index_in_dim(total, block, action, axis=0), None
 
     zeros = jnp.zeros((num_actions, rank, num_actions, rank))
     total, _ = lax.scan(add, zeros, (rows.basis, weight, rows.action))
@@ -215,50 +211,29 @@ def _longest(z: Array, dz: Array, real: Array, safety: float = 1.0) -> Float[Arr
     return jnp.minimum(1.0, safety * jnp.min(jnp.where(real & (dz < 0), -z / dz, jnp.inf)))
 
 
-def _start(rows: _Rows) -> _Iterate:
-    """θ = 0 and uniform weights."""
-    theta = jnp.zeros((rows.chosen.shape[-1], rows.basis.shape[-1]))
-    return _Iterate(theta, jnp.asarray(-1.0), rows.rival / jnp.sum(rows.rival))
+def _arranged(
+    basis: Float[np.ndarray, "S R"], actions: Int[np.ndarray, "S"], num_actions: int
+) -> tuple[_Rows, Int[np.ndarray, "S"]]:
+    """The rows, and each state's slot among them.
 
-
-def _layout(
-    actions: Int[np.ndarray, "S"], num_actions: int
-) -> tuple[Int[np.ndarray, "S"], Int[np.ndarray, "C"], int]:
-    """Each state's slot in chunks of states with one action, the chunks' actions, their length.
-
-    The number and length of the chunks depend on S and A only, so the solver compiles once.
+    The number and the length of the chunks depend on S and A only, so the solver compiles once.
     """
     length = max(16, -(-len(actions) // (4 * num_actions)))
     members = np.bincount(actions, minlength=num_actions)
     chunks = -(-members // length)
-    first_slot = np.cumsum(chunks * length) - chunks * length
-    order = np.argsort(actions, kind="stable")
-    rank = np.arange(len(actions)) - np.repeat(np.cumsum(members) - members, members)
+    action = np.zeros(-(-len(actions) // length) + num_actions, dtype=np.int64)
+    action[: chunks.sum()] = np.repeat(np.arange(num_actions), chunks)
+    before = np.cumsum(chunks * length) - chunks * length
+    skipped = np.repeat(before - (np.cumsum(members) - members), members)
     slot = np.empty(len(actions), dtype=np.int64)
-    slot[order] = first_slot[actions[order]] + rank
-    chunk_action = np.zeros(-(-len(actions) // length) + num_actions, dtype=np.int64)
-    chunk_action[: chunks.sum()] = np.repeat(np.arange(num_actions), chunks)
-    return slot, chunk_action, length
+    slot[np.argsort(actions, kind="stable")] = np.arange(len(actions)) + skipped
 
-
-def _rows(
-    basis: Float[np.ndarray, "S R"],
-    slot: Int[np.ndarray, "S"],
-    chunk_action: Int[np.ndarray, "C"],
-    chunk_size: int,
-    num_actions: int,
-) -> _Rows:
-    padded = np.zeros((len(chunk_action) * chunk_size, basis.shape[1]))
-    real = np.zeros((len(padded), 1))
-    padded[slot], real[slot] = basis, 1.0
-    chosen = np.eye(num_actions)[chunk_action][:, None, :]
-    by_chunk = (len(chunk_action), chunk_size, -1)
-    return _Rows(
-        basis=jnp.asarray(padded.reshape(by_chunk)),
-        action=jnp.asarray(chunk_action),
-        chosen=jnp.asarray(chosen),
-        rival=jnp.asarray(real.reshape(by_chunk) * (1.0 - chosen)),
-    )
+    padded = np.zeros((len(action), length, basis.shape[1]))
+    padded.reshape(-1, basis.shape[1])[slot] = basis
+    real = np.zeros((len(action), length, 1))
+    real.reshape(-1)[slot] = 1.0
+    chosen = np.eye(num_actions)[action][:, None, :]
+    return _Rows(*map(jnp.asarray, (padded, action, chosen, real * (1.0 - chosen)))), slot
 
 
 def _whitened(
@@ -266,17 +241,19 @@ def _whitened(
 ) -> tuple[Float[np.ndarray, "S R"], Float[np.ndarray, "G R"]]:
     """Orthonormal coordinates of the states, and the map of heads on them to heads on x.
 
-    Directions the features do not span (dead or duplicate units) become zero columns, which
-    keeps the shapes, and with them the compiled solver, the same.
+    Directions the features do not span (dead or duplicate units) are dropped, but for zero
+    columns up to a multiple of 64: few widths, few compilations.
     """
     unit = x / np.linalg.norm(x, axis=1, keepdims=True)
     column = np.linalg.norm(unit, axis=0)
     column[column == 0] = 1.0
     q, r = np.linalg.qr(unit / column)
     left, singular, right = np.linalg.svd(r, full_matrices=False)
-    spanned = singular > max(x.shape) * _EPS * singular[0]
-    inverse = np.where(spanned, 1.0 / np.where(spanned, singular, 1.0), 0.0)
-    return (q @ left) * spanned, right.T / column[:, None] * inverse
+    rank = int(np.sum(singular > x.shape[1] * _EPS * singular[0]))
+    spare = ((0, 0), (0, min(-rank % 64, len(singular) - rank)))
+    basis = np.pad(q @ left[:, :rank], spare)
+    to_features = np.pad(right[:rank].T / column[:, None] / singular[:rank], spare)
+    return basis, to_features
 
 
 def _margin_lower(
@@ -298,9 +275,9 @@ def _margin_upper(
     """An upper bound of |Σ y d̂| / Σ y, and so of every head's normalised margin."""
     pull = -weight
     pull[np.arange(len(x)), actions] += weight.sum(axis=1)
-    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
-    norm = float(np.linalg.norm(unit.T @ pull)) / np.sqrt(2) / weight.sum()
-    return norm + np.sqrt(2) * (len(x) + 3) * _EPS
+    pull /= np.linalg.norm(x, axis=1, keepdims=True)
+    norm = float(np.linalg.norm(x.T @ pull)) / np.sqrt(2) / weight.sum()
+    return norm + np.sqrt(2) * (sum(x.shape) + 3) * _EPS
 
 
 def _contradiction(
@@ -324,15 +301,16 @@ def _validated(
     phi, actions = np.asarray(phi), np.asarray(actions)
     if phi.ndim != 2 or len(phi) == 0:
         raise ValueError(f"phi must be [states, features] with a state, but has shape {phi.shape}")
-    if not np.issubdtype(phi.dtype, np.floating) and not np.issubdtype(phi.dtype, np.integer):
+    if not jnp.issubdtype(phi.dtype, np.floating) and not jnp.issubdtype(phi.dtype, np.integer):
         raise ValueError(f"phi must hold real numbers, but has dtype {phi.dtype}")
-    if not np.all(np.abs(phi) < 1e100):
+    features = phi.astype(np.float64)
+    if not np.all(np.abs(features) < 1e100):
         raise ValueError("phi must be finite and below 1e100 in magnitude everywhere")
     if num_actions < 1:
         raise ValueError(f"num_actions must be at least 1, but is {num_actions}")
     if actions.shape != phi.shape[:1]:
         raise ValueError(
-            f"actions must hold one action per row of phi, {len(phi)}, but has shape {actions.shape}"
+            f"actions must hold one action per row of phi ({len(phi)}), not shape {actions.shape}"
         )
     if not np.issubdtype(actions.dtype, np.integer):
         raise ValueError(f"actions must be integers, but have dtype {actions.dtype}")
@@ -342,4 +320,4 @@ def _validated(
         raise ValueError(f"tolerance must be positive, but is {tolerance}")
     if max_iterations < 1:
         raise ValueError(f"max_iterations must be at least 1, but is {max_iterations}")
-    return phi.astype(np.float64), actions.astype(np.int64)
+    return features, actions.astype(np.int64)

@@ -11,7 +11,7 @@ from conqur.assignment import Oracle
 from conqur.exact.verdict import Consistency, Verdict
 
 
-def consistent(features: Any, actions: Any, *, tolerance: float = 1e-9) -> Verdict:
+def consistent(features: Any, actions: Any, *, tolerance: float = 1e-12) -> Verdict:
     """Decide whether some θ is strictly greedy for every commitment [s ↦ a], and prove it.
 
     The best normalised margin is the distance of the origin from the convex hull of the normalised
@@ -45,9 +45,12 @@ def _decide(
         return Verdict(Consistency.CONSISTENT, np.zeros(features.shape[2]), None, 1.0, 1.0)
 
     weights = _balance(unit_rows)
-    theta = unit_rows.T @ weights
-    lower = _margin(unit_rows, theta)
-    upper = float(np.linalg.norm(theta) / weights.sum())
+    balance = unit_rows.T @ weights
+    upper = float(np.linalg.norm(balance) / weights.sum())
+    # All weighted rows have the same margin. Solving for that is more accurate than the balance
+    # when the weighted rows almost cancel.
+    solved = np.linalg.lstsq(unit_rows[weights > 0], np.ones(np.sum(weights > 0)), rcond=None)[0]
+    lower, theta = max(((_margin(unit_rows, t), t) for t in (balance, solved)), key=lambda m: m[0])
     if strictly_greedy(features, actions, theta):
         return Verdict(Consistency.CONSISTENT, theta, None, max(lower, 0.0), max(lower, upper))
     if upper <= tolerance:
@@ -87,7 +90,7 @@ class LinearPolicies:
     """
 
     FREE = -1
-    TOLERANCE = 1e-9
+    TOLERANCE = 1e-12
     """Of the consistency tests (see `consistent`)."""
 
     def __init__(self, features: Any) -> None:

@@ -1,0 +1,64 @@
+# Everything runs in .venv/, made from pinned and hashed packages: `make run` and `make test` need
+# Python 3.11 or later, pip, make and the package registry, and nothing else.
+PYTHON ?= python3
+VENV := .venv
+PEERS := .venv-peers
+BIN := $(VENV)/bin
+
+.PHONY: help setup run test test-peers lint format bench constraints clean
+help:
+	@echo "make run         set up, then run the main job (conqur demo)"
+	@echo "make test        set up, then run the tests"
+	@echo "make test-peers  the tests that need torch, in an environment of their own"
+	@echo "make lint        ruff and mypy"
+	@echo "make format      let ruff rewrite the code"
+	@echo "make bench       measured ratios, side by side"
+	@echo "make constraints pin the newest versions that fit pyproject.toml"
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: constraints.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("conqur needs Python 3.11 or later; set PYTHON=...")'
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes -r constraints.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+run: setup
+	$(BIN)/conqur demo
+
+test: setup
+	$(BIN)/python -m pytest -n auto
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup
+	$(BIN)/python benchmarks/head.py
+
+# torch comes first and without a hash: which file of it fits depends on the machine.
+$(PEERS)/.ready: constraints.txt pyproject.toml
+	$(PYTHON) -m venv --clear $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet torch==2.13.0
+	$(PEERS)/bin/python -m pip install --quiet --require-hashes -r constraints.txt
+	$(PEERS)/bin/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+test-peers: $(PEERS)/.ready
+	$(PEERS)/bin/python -m pytest tests/peers
+
+constraints:
+	$(PYTHON) -m venv --clear build/pins
+	build/pins/bin/python -m pip install --quiet pip-tools
+	echo 'setuptools>=77' | build/pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe \
+	  --strip-extras --no-header --no-annotate --no-emit-index-url --no-emit-trusted-host \
+	  --no-emit-find-links --no-emit-options --extra dev --upgrade --output-file constraints.txt pyproject.toml -
+
+clean:
+	rm -rf $(VENV) $(PEERS) build

@@ -1,0 +1,5 @@
+"""`python -m conqur`."""
+
+from conqur.cli import main
+
+main()
