@@ -22,7 +22,7 @@ Nothing the solver says is believed: proofs are checked on the given features wi
 rounding errors of the check itself.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -52,11 +52,13 @@ class _Rows(NamedTuple):
 
 
 class _Iterate(NamedTuple):
+    """Where the solver is: the program's variables θ and t, and the dual's y."""
+
     theta: Float[Array, "A R"]
     level: Float[Array, ""]
-    """t: below every gap d̂·θ."""
+    """Below every gap d̂·θ."""
     weight: Float[Array, "C K A"]
-    """y: positive on every row."""
+    """Positive on every row."""
 
 
 def consistent_head(
@@ -138,7 +140,9 @@ def _step(rows: _Rows, now: _Iterate) -> tuple[_Iterate, Float[Array, ""]]:
     return _Iterate(theta, level, y), residual
 
 
-def _newton(rows: _Rows, now: _Iterate, slack: Float[Array, "C K A"], mu: Float[Array, ""]) -> Any:
+def _newton(
+    rows: _Rows, now: _Iterate, slack: Float[Array, "C K A"], mu: Float[Array, ""]
+) -> Callable[[Array], tuple[Array, Array, Array, Array]]:
     """The map from a wanted change of slack·y to the Newton direction (dθ, dt, dslack, dy).
 
     It solves Σ(y + dy) d̂ = μ(θ + dθ), Σ(y + dy) = 1, dslack = d̂·dθ − dt and
@@ -158,8 +162,8 @@ def _newton(rows: _Rows, now: _Iterate, slack: Float[Array, "C K A"], mu: Float[
     def direction(change: Float[Array, "C K A"]) -> tuple[Array, Array, Array, Array]:
         push = rows.rival * change / slack
         at_level = solve(_combination(rows, push) + unbalanced)
-        d_level = missing - jnp.sum(push) + jnp.sum(stiffness * _gaps(rows, at_level))
-        d_level = d_level / pivot
+        excess = jnp.sum(push) - jnp.sum(stiffness * _gaps(rows, at_level))
+        d_level = (missing - excess) / pivot
         d_theta = at_level + per_level * d_level
         d_slack = rows.rival * (_gaps(rows, d_theta) - d_level)
         return d_theta, d_level, d_slack, push - stiffness * d_slack
@@ -265,8 +269,10 @@ def _margin_lower(
     error = (x.shape[1] + 3) * _EPS * (np.abs(x) @ np.abs(theta))
     gap = (q - error)[each, actions][:, None] - (q + error)
     gap[each, actions] = np.inf
+    if not gap.min() > 0:
+        return 0.0
     length = np.sqrt(2) * np.linalg.norm(x, axis=1) * np.linalg.norm(theta)
-    return max(0.0, float((gap.min(axis=1) / length).min()))
+    return float((gap.min(axis=1) / length).min())
 
 
 def _margin_upper(
@@ -276,8 +282,8 @@ def _margin_upper(
     pull = -weight
     pull[np.arange(len(x)), actions] += weight.sum(axis=1)
     pull /= np.linalg.norm(x, axis=1, keepdims=True)
-    norm = float(np.linalg.norm(x.T @ pull)) / np.sqrt(2) / weight.sum()
-    return norm + np.sqrt(2) * (sum(x.shape) + 3) * _EPS
+    norm = np.linalg.norm(x.T @ pull) / np.sqrt(2) / weight.sum()
+    return float(norm + np.sqrt(2) * (sum(x.shape) + 3) * _EPS)
 
 
 def _contradiction(
@@ -285,7 +291,7 @@ def _contradiction(
 ) -> Float[np.ndarray, "S A"] | None:
     """The certificate of one state that is committed to two actions, if there is one."""
     seen: dict[bytes, int] = {}
-    for state, row in enumerate(features + 0.0):  # −0 and 0 are the same feature
+    for state, row in enumerate(features):
         twin = seen.setdefault(row.tobytes(), state)
         if actions[twin] != actions[state]:
             certificate = np.zeros((len(actions), num_actions))

@@ -49,7 +49,8 @@ def _decide(
     upper = float(np.linalg.norm(balance) / weights.sum())
     # All weighted rows have the same margin. Solving for that is more accurate than the balance
     # when the weighted rows almost cancel.
-    solved = np.linalg.lstsq(unit_rows[weights > 0], np.ones(np.sum(weights > 0)), rcond=None)[0]
+    support = unit_rows[weights > 0]
+    solved = np.linalg.lstsq(support, np.ones(len(support)), rcond=None)[0]
     lower, theta = max(((_margin(unit_rows, t), t) for t in (balance, solved)), key=lambda m: m[0])
     if strictly_greedy(features, actions, theta):
         return Verdict(Consistency.CONSISTENT, theta, None, max(lower, 0.0), max(lower, upper))

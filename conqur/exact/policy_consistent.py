@@ -104,6 +104,7 @@ def pcql(
     """
     if not 0.5 < rate_decay <= 1:
         raise ValueError(f"rate_decay must lie above 0.5 and up to 1, got {rate_decay}")
+    _checks.positive("steps", steps)
     sets = InformationSets(_policies(mdp, features), max_cells)
     data = sample_batch(mdp, seed, steps, behaviour=behaviour, episode_steps=episode_steps)
     q = _zero_table(sets)

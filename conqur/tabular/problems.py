@@ -56,6 +56,15 @@ def random_mdp(
         branching: how many successors a state-action pair has (fewer where there are fewer states).
         end_probability: the probability of ending at every step.
     """
+    for name, value in (
+        ("num_states", num_states),
+        ("num_actions", num_actions),
+        ("num_features", num_features),
+        ("branching", branching),
+    ):
+        _checks.positive(name, value)
+    if not 0 <= end_probability <= 1:
+        raise ValueError(f"end_probability must lie between 0 and 1, got {end_probability}")
     rng = np.random.default_rng(seed)
     transitions = np.zeros((num_states, num_actions, num_states))
     for row in transitions.reshape(-1, num_states):

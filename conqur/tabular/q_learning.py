@@ -39,7 +39,7 @@ def q_learning(
     steps: int = 100_000,
     epsilon: float = 1.0,
     learning_rate: float = 0.5,
-    rate_halfway: int = 1_000,
+    rate_halfway: float = 100,
     theta: Any = None,
     penalty_weight: float = 0.0,
     margin: float = 0.0,
@@ -145,7 +145,7 @@ class _Simulator(NamedTuple):
 class _Settings(NamedTuple):
     epsilon: float
     learning_rate: float
-    rate_halfway: int
+    rate_halfway: float
     penalty_weight: float
     episode_steps: int
 

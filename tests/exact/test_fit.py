@@ -137,7 +137,7 @@ def test_a_positive_margin_makes_the_fit_a_witness():
 @pytest.mark.parametrize(
     ("argument", "value", "message"),
     [
-        ("inputs", np.eye(3), "inputs must have shape"),
+        ("inputs", np.ones((2, 3)), "inputs must have shape"),
         ("inputs", np.zeros((0, 2)), "inputs must have shape"),
         ("labels", [1.0], "labels must have shape"),
         ("labels", [1.0, np.nan], "labels holds NaN"),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.optimize import linprog, nnls
 
-from conqur.exact.head import consistent_head
+from conqur.exact.head import _margin_lower, consistent_head
 from conqur.exact.verdict import Consistency
 
 CONSISTENT, INCONSISTENT = Consistency.CONSISTENT, Consistency.INCONSISTENT
@@ -192,6 +192,20 @@ def test_one_wrong_label_among_many_is_found():
     assert decide(phi, actions, 3).outcome is INCONSISTENT
 
 
+@pytest.mark.parametrize("distance", [1e-3, 1e-6, 1e-9])
+def test_margins_below_the_tolerance_are_no_reason_for_a_wrong_answer(distance):
+    """A teacher's boundary between far states and pairs of states as close as `distance`."""
+    rng = np.random.default_rng(7)
+    normal = rng.normal(size=8)
+    normal /= np.linalg.norm(normal)
+    far, between = rng.normal(size=(2, 100, 8))
+    between -= np.outer(between @ normal, normal)
+    phi = np.concatenate([far, between - distance * normal, between + distance * normal])
+    verdict = decide(phi, (phi @ normal > 0).astype(int), 2)
+    assert verdict.outcome is CONSISTENT
+    assert verdict.margin_lower <= distance
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.sampled_from([(4, 1, 2), (6, 2, 3), (9, 3, 4), (12, 2, 2)]))
 def test_small_lattices_agree_with_linear_programming(data, shape):
@@ -236,10 +250,19 @@ def test_too_few_iterations_leave_it_undecided():
     assert 0 < verdict.margin_upper <= 1
 
 
-def test_a_gap_within_rounding_errors_is_no_witness():
-    # The states differ by one part in 2^52: a head can tell them apart only by cancellation.
+def test_states_one_rounding_error_apart_are_no_witness():
+    # They differ by one part in 2^52: a head can tell them apart only by cancellation.
     phi = np.array([[1.0], [1.0 + 2**-52]])
     assert decide(phi, [0, 1], 2).outcome is not CONSISTENT
+
+
+def test_a_gap_within_rounding_errors_is_no_margin():
+    x = np.array([[0.1, 0.2, -0.3]])
+    theta = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
+    assert (x @ theta)[0, 0] > 0  # 0.1 + 0.2 > 0.3
+    assert _margin_lower(x, np.array([0]), theta) == 0
+    theta[0] = 1.0 + 1e-12, 0.0
+    assert _margin_lower(x, np.array([0]), theta) > 0
 
 
 def test_precision_stays_a_local_matter():

@@ -24,7 +24,7 @@ def realizable_by_lp(features, policy):
 
 
 def brute_force(mdp, features):
-    """The best value over all A^S policies that an LP calls realizable; shares no code with PCVI."""
+    """The best value over all policies that an LP calls realizable; shares no code with PCVI."""
     policies = itertools.product(range(mdp.num_actions), repeat=mdp.num_states)
     return max(mdp.value(p) for p in policies if realizable_by_lp(features, p))
 
@@ -32,21 +32,21 @@ def brute_force(mdp, features):
 @st.composite
 def small_problems(draw):
     states, actions = draw(st.sampled_from([(2, 2), (3, 2), (4, 2), (5, 2), (2, 3), (3, 3)]))
-    return tabular.random_mdp(
-        draw(st.integers(0, 1_000_000)),
-        states,
-        actions,
-        draw(st.integers(1, 3)),
+    return dict(
+        seed=draw(st.integers(0, 1_000_000)),
+        num_states=states,
+        num_actions=actions,
+        num_features=draw(st.integers(1, 3)),
         discount=draw(st.sampled_from([0.0, 0.5, 0.9])),
         branching=draw(st.integers(1, 3)),
         end_probability=draw(st.sampled_from([0.0, 0.1, 0.9])),
     )
 
 
-@settings(max_examples=250)
+@settings(max_examples=200)
 @given(small_problems())
 def test_pcvi_equals_brute_force(problem):
-    mdp, features = problem
+    mdp, features = tabular.random_mdp(**problem)
     best = brute_force(mdp, features)
     result = pcvi(mdp, features)
     np.testing.assert_allclose(result.value, best, atol=1e-7)
@@ -55,8 +55,8 @@ def test_pcvi_equals_brute_force(problem):
 
 
 @settings(max_examples=100)
-@given(st.integers(0, 1_000_000), st.data())
-def test_pcvi_equals_brute_force_on_degenerate_features(seed, data):
+@given(st.integers(0, 1_000_000))
+def test_pcvi_equals_brute_force_on_degenerate_features(seed):
     """Small integer features: parallel rows, ties, actions that never win."""
     rng = np.random.default_rng(seed)
     features = rng.integers(-1, 2, size=(3, 2, 2)).astype(float)
@@ -65,20 +65,20 @@ def test_pcvi_equals_brute_force_on_degenerate_features(seed, data):
     np.testing.assert_allclose(pcvi(mdp, features).value, brute_force(mdp, features), atol=1e-7)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.integers(0, 1_000_000))
 def test_pcql_converges_to_the_best_realizable_value(seed):
     mdp, features = tabular.random_mdp(
         seed, 3, 2, 2, discount=0.5, branching=1, end_probability=0.0
     )
     # Deterministic transitions: what is left of the error decays with the visits.
-    result = pcql(mdp, features, seed=seed, steps=3000, rate_decay=0.6)
+    result = pcql(mdp, features, seed=seed, steps=2000, episode_steps=5, rate_decay=0.6)
     exact = pcvi(mdp, features)
     np.testing.assert_allclose(result.value, exact.value, atol=0.02)
     assert set(result.cells) == set(exact.cells)
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(st.integers(0, 1_000_000))
 def test_pcql_converges_on_stochastic_transitions(seed):
     mdp, features = tabular.random_mdp(seed, 3, 2, 2, discount=0.5, end_probability=0.2)
@@ -115,7 +115,7 @@ def test_pcql_on_the_four_state_example():
 
 def test_grid_worlds_with_random_features():
     """PCVI against the best of all realizable policies, found by enumeration."""
-    for seed in range(3):
+    for seed in range(2):
         mdp, features = tabular.grid_world(seed, 3, 2, slip=0.2)
         best = max(mdp.value(policy) for policy in tabular.greedy_policies(features))
         np.testing.assert_allclose(pcvi(mdp, features).value, best, atol=1e-8)
