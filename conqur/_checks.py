@@ -108,8 +108,13 @@ def q_values(name: str, value: Any) -> Any:
 
 
 def assigned(name: str, value: Any, q_values: Any) -> Any:
-    """Return `value` [...] as an integer array, one action for each row of `q_values` [..., A]."""
+    """Return `value` [...] as an integer array, one action for each row of `q_values` [..., A].
+
+    A torch tensor comes back with 64 bits, the only integers that torch gathers with.
+    """
     array = as_array(value)
+    if array_api_compat.is_torch_array(array) != array_api_compat.is_torch_array(q_values):
+        raise ValueError(f"{name} must be an array of the same library as the Q-values")
     xp = array_api_compat.array_namespace(array)
     if not xp.isdtype(array.dtype, "integral"):
         raise ValueError(f"{name} must hold integers (actions), got {array.dtype}")
@@ -117,7 +122,7 @@ def assigned(name: str, value: Any, q_values: Any) -> Any:
     entries = readable(array)
     if entries is not None:
         _check_range(name, entries, q_values.shape[-1], "action")
-    return array
+    return array.long() if array_api_compat.is_torch_array(array) else array
 
 
 def readable(array: Any) -> np.ndarray | None:

@@ -30,9 +30,7 @@ def penalty(q_values: Any, assigned: Any, *, margin: float = 0.0) -> Any:
     assigned = _checks.assigned("assigned", assigned, q_values)
     _checks.non_negative("margin", margin)
     xp = array_api_compat.array_namespace(q_values)
-    # torch gathers with 64-bit indices only; the others take any integers.
-    index = xp.astype(assigned, xp.int64) if array_api_compat.is_torch_array(assigned) else assigned
-    lead = q_values - xp.take_along_axis(q_values, index[..., None], axis=-1)
+    lead = q_values - xp.take_along_axis(q_values, assigned[..., None], axis=-1)
     shortfall = lead + margin
     hinge = xp.where(shortfall > 0, shortfall, xp.zeros_like(shortfall))  # gradient 0 on a tie
     # The assigned action's own term is the margin itself: take it off again.

@@ -30,8 +30,7 @@ def bellman_error(q_values: Any, actions: Any, labels: Any, *, huber: float | No
     _checks.shape("labels", labels, tuple(actions.shape))
     _checks.no_nan("labels", labels)
     xp = array_api_compat.array_namespace(q_values)
-    index = xp.astype(actions, xp.int64) if array_api_compat.is_torch_array(actions) else actions
-    error = labels - xp.take_along_axis(q_values, index[..., None], axis=-1)[..., 0]
+    error = labels - xp.take_along_axis(q_values, actions[..., None], axis=-1)[..., 0]
     if huber is None:
         return xp.mean(error**2)
     _checks.positive("huber", huber)

@@ -31,6 +31,8 @@ class Method:
     """What its own estimates said that policy was worth at the start; None if it makes none."""
     theta: Float[np.ndarray, " d"]
     """The regressor (or witness) it ended with."""
+    path: Float[np.ndarray, "K d"]
+    """The regressors on the way there, the start first; just `theta` where there is no way."""
     progress: tuple[float, ...]
     """The exact value of its policy, or its own estimate (PCVI, PCQL), along the way."""
     unit: str
@@ -163,10 +165,11 @@ def _q_learning(
     return Method(
         key="q_learning",
         name="Q-learning",
-        setting=f"online, {behaviour}, {steps:,} transitions, from θ = {theta.tolist()}",
+        setting=f"online, {behaviour}, {steps:,} transitions, from θ = {_written(theta)}",
         value=mdp.value(result.policy),
         promised=_promised(problem, result.theta),
         theta=result.theta,
+        path=np.vstack([theta, result.thetas]),
         progress=_policy_values(problem, result.thetas),
         unit=f"{steps // 100:,} transitions",
     )
@@ -177,10 +180,11 @@ def _penalised(problem: tabular.Problem, theta: Float[np.ndarray, " d"]) -> Meth
     return Method(
         key="penalised",
         name="the penalty alone",
-        setting=f"batch regression, λ = 10, all labels in the buffer, from θ = {theta.tolist()}",
+        setting=f"batch regression, λ = 10, all labels in the buffer, from θ = {_written(theta)}",
         value=problem.mdp.value(result.policy),
         promised=_promised(problem, result.theta),
         theta=result.theta,
+        path=np.vstack([theta, result.thetas]),
         progress=_policy_values(problem, result.thetas),
         unit="batch of 1,000",
     )
@@ -218,6 +222,7 @@ def _algorithm_1(problem: tabular.Problem) -> Method:
         value=result.score,
         promised=_promised(problem, result.theta),
         theta=result.theta,
+        path=result.theta[None],
         progress=tuple(scores.tolist()),
         unit="leaf",
     )
@@ -234,6 +239,7 @@ def _policy_consistent(
         value=problem.mdp.value(result.policy),
         promised=result.value,
         theta=result.theta,
+        path=result.theta[None],
         progress=result.values,
         unit=unit,
     )
@@ -258,3 +264,7 @@ def _promised(problem: tabular.Problem, theta: Float[np.ndarray, " d"]) -> float
 def _policy_values(problem: tabular.Problem, thetas: Float[np.ndarray, "K d"]) -> tuple[float, ...]:
     policies = [tabular.greedy_policy(problem.features, theta) for theta in thetas]
     return tuple(problem.mdp.value(policy) for policy in policies)
+
+
+def _written(theta: Float[np.ndarray, " d"]) -> str:
+    return f"({', '.join(f'{part:g}' for part in theta)})".replace("-", "−")

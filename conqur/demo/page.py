@@ -6,33 +6,31 @@ The words are in `page.html`; every number they need is computed here.
 from collections.abc import Sequence
 from html import escape
 from importlib import resources
-from math import isqrt
 from string import Template
-from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from conqur import __version__, report
 from conqur.demo.experiment import Demo, Example, Method
+from conqur.demo.pictures import (
+    COLOURS,
+    FROM_INFORMATION_SETS,
+    SAME,
+    capital,
+    code,
+    colour,
+    grid_size,
+    planes,
+    world,
+)
 from conqur.exact import LinearPolicies, PolicyConsistent
 from conqur.exact.information_sets import Cell
-from conqur.report import Bar, Reference, Series, number, words
-from conqur.tabular import MDP, Problem, greedy_policy
+from conqur.report import Bar, Reference, Series, number
+from conqur.tabular import Problem, greedy_policy
 
-COLOURS = {
-    "q_learning": "var(--vermillion)",
-    "penalised": "var(--orange)",
-    "algorithm_1": "var(--blue)",
-    "pcvi": "var(--green)",
-    "pcql": "var(--purple)",
-}
-FROM_INFORMATION_SETS = {"pcvi", "pcql"}
-"""The methods whose progress is their own estimate and whose θ is only a witness."""
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 FREE = LinearPolicies.FREE
-SAME = 1e-9
-"""Values closer than this are the same."""
 
 
 def render(demo: Demo, command: str) -> str:
@@ -92,9 +90,9 @@ def _four_state_slots(example: Example) -> dict[str, str]:
         "headline": report.bar_chart(
             bars, title="The value each method reached", references=_references(example)
         ),
-        "best_policy": _code(best),
+        "best_policy": code(best),
         "policy_table": _policy_table(example),
-        "planes": _planes(example),
+        "planes": planes(example),
         "sweeps": number(found.sweeps),
         "num_cells": number(len(found.cells)),
         "pcvi_value": number(found.value),
@@ -126,15 +124,15 @@ def _grid_slots(example: Example) -> dict[str, str]:
         ("The unconstrained optimal policy", mdp.optimal_policy()),
         ("The best realizable policy", example.information_sets.policy),
         *(
-            (f"{_capital(method.name)}'s policy", greedy_policy(features, method.theta))
+            (f"{capital(method.name)}'s policy", greedy_policy(features, method.theta))
             for method in example.methods
             if method.key == "q_learning"
         ),
     ]
     values = [value for _, value in example.policies.values()]
     return {
-        "grid_size": str(_grid_size(mdp)),
-        "worlds": "".join(_world(mdp, name, policy) for name, policy in worlds),
+        "grid_size": str(grid_size(mdp)),
+        "worlds": "".join(world(mdp, name, policy) for name, policy in worlds),
         "grid_histogram": report.histogram(
             values,
             [_bar(method) for method in example.methods],
@@ -161,7 +159,7 @@ def _verdict(example: Example) -> str:
         for names, plural, singular, what in parts
         if names
     )
-    return _capital("; ".join(sentences)) + "."
+    return capital("; ".join(sentences)) + "."
 
 
 def _wavering(example: Example) -> str:
@@ -182,8 +180,8 @@ def _method_table(example: Example) -> str:
         shortfall = max(0.0, example.best_realizable - method.value)
         numbers = promised, _fixed(method.value), _fixed(shortfall)
         rows.append(
-            f'<tr><th scope="row"><span class="dot" style="background:{_colour(method)}"></span>'
-            f"{_capital(escape(method.name))}<small>{escape(method.setting)}</small></th>"
+            f'<tr><th scope="row"><span class="dot" style="background:{colour(method)}"></span>'
+            f"{capital(escape(method.name))}<small>{escape(method.setting)}</small></th>"
             + "".join(f'<td class="num">{text}</td>' for text in numbers)
             + "</tr>"
         )
@@ -196,7 +194,7 @@ def _policy_table(example: Example) -> str:
     for policy, (theta, value) in example.policies.items():
         actions = "".join(f"<td>{_sub('a', action)}</td>" for action in policy)
         middle = f'{actions}<td class="num">{_vector(theta, 2)}</td>'
-        rows.append(_valued_row(_code(policy), middle, value, _is_best(value, example)))
+        rows.append(_valued_row(code(policy), middle, value, _is_best(value, example)))
     states = [_sub("s", state) for state in range(example.problem.mdp.num_states)]
     return report.table(["Policy", *states, "Witness θ", "Value"], rows, "lists", numeric=2)
 
@@ -227,7 +225,7 @@ def _progress(example: Example) -> str:
     panels = []
     for method in example.methods:
         chart = report.line_chart(
-            [Series(method.name, method.progress, _colour(method))],
+            [Series(method.name, method.progress, colour(method))],
             title=f"Progress of {method.name}",
             x_label=f"× {method.unit}" if method.unit[:1].isdigit() else method.unit,
             y_label="own estimate"
@@ -236,7 +234,7 @@ def _progress(example: Example) -> str:
             references=references,
             y_range=(min([0.0, *seen]), high),
         )
-        panels.append(f"<div><h3>{_capital(escape(method.name))}</h3>{chart}</div>")
+        panels.append(f"<div><h3>{capital(escape(method.name))}</h3>{chart}</div>")
     return "".join(panels)
 
 
@@ -252,142 +250,6 @@ def _cell_chart(found: PolicyConsistent) -> str:
     )
 
 
-class _View(NamedTuple):
-    """A square part of the θ-plane, drawn 320 pixels wide."""
-
-    centre: Float[np.ndarray, "2"]
-    half: float
-
-    def pixel(self, theta: Float[np.ndarray, "2"]) -> tuple[float, float]:
-        """Where θ is drawn; the second axis points up."""
-        x, y = (theta - self.centre) / self.half
-        return 160 * (1 + float(x)), 160 * (1 - float(y))
-
-
-def _planes(example: Example) -> str:
-    """The θ-plane, and a close-up of where the regressions ended, for that is close together."""
-    methods = example.methods
-    view = _View(np.zeros(2), 1.9 * max(float(np.linalg.norm(m.theta)) for m in methods))
-    fitted = [method for method in methods if method.key not in FROM_INFORMATION_SETS]
-    if len(fitted) < 2:
-        return _plane(example, view, methods)
-    thetas = np.stack([method.theta for method in fitted])
-    centre = (thetas.min(axis=0) + thetas.max(axis=0)) / 2
-    close = _View(centre, 1.6 * max(float(np.abs(thetas - centre).max()), 1e-6))
-    left, top = view.pixel(centre + close.half * np.array([-1, 1]))
-    side = 320 * close.half / view.half
-    box = f'x="{left:.1f}" y="{top:.1f}" width="{side:.1f}" height="{side:.1f}"'
-    frame = f'<rect class="window" {box}/>' + words(
-        left + side + 6, top + side / 2 + 4, "close-up", css="halo name"
-    )
-    others = [method for method in methods if method.key in FROM_INFORMATION_SETS]
-    return _plane(example, view, others, frame) + _plane(example, close, fitted)
-
-
-def _plane(example: Example, view: _View, methods: Sequence[Method], extra: str = "") -> str:
-    """The cones of the realizable policies in one view, and where methods ended."""
-    features = example.problem.features
-    differences = (features[:, :, None] - features[:, None]).reshape(-1, 2)
-    normals = differences[np.abs(differences).max(axis=1) > SAME]
-    turns = np.arctan2(normals[:, 0], -normals[:, 1])  # a boundary is at right angles to it
-    edges = np.unique(np.round(turns, 9))  # both directions occur: φ − φ' and φ' − φ
-    body = []
-    for start, end in zip(edges, np.append(edges[1:], edges[0] + 2 * np.pi), strict=True):
-        angles = np.linspace(start, end, 5)
-        rim = 100 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
-        corners = [view.pixel(theta) for theta in (np.zeros(2), *rim)]
-        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
-        strength = 0.14 + 0.6 * _worth(example, rim[2]) / (example.best_realizable or 1.0)
-        body.append(f'<polygon class="sector" points="{points}" fill-opacity="{strength:.2f}"/>')
-    body += [_cone_labels(example, view), extra]
-    for names, method in _grouped(methods):
-        x, y = view.pixel(method.theta)
-        anchor, dx = ("end", -9) if x > 160 else ("start", 9)
-        body.append(
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" style="fill:{_colour(method)}"/>'
-            f"{words(x + dx, y + 4, names, anchor, 'halo name')}"
-        )
-    low, high = view.centre - view.half, view.centre + view.half
-    spans = (f"θ{i} from {number(low[k])} to {number(high[k])}" for k, i in enumerate("₁₂"))
-    return (
-        '<svg class="plane" viewBox="0 0 320 344" role="img" aria-label="The cones of the '
-        f'realizable policies"><svg width="320" height="320">{"".join(body)}</svg>'
-        f"{words(160, 338, ', '.join(spans), 'middle')}</svg>"
-    )
-
-
-def _cone_labels(example: Example, view: _View) -> str:
-    """Each policy in the middle of the part of the view's edge that belongs to it."""
-    angles = np.linspace(0, 2 * np.pi, 360, endpoint=False)
-    around = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    around /= np.abs(around).max(axis=1, keepdims=True)
-    thetas = view.centre + 0.82 * view.half * around
-    greedy = (greedy_policy(example.problem.features, theta) for theta in thetas)
-    codes = np.array([_code(tuple(policy.tolist())) for policy in greedy])
-    labels = []
-    for code in np.unique(codes):
-        mine = codes == code
-        directions = around[mine] / np.linalg.norm(around[mine], axis=1, keepdims=True)
-        theta = thetas[mine][np.argmax(directions @ directions.mean(axis=0))]
-        x, y = view.pixel(theta)
-        labels.append(words(x, y - 3, str(code), "middle", "code"))
-        labels.append(words(x, y + 12, number(_worth(example, theta)), "middle", "worth"))
-    return "".join(labels)
-
-
-def _worth(example: Example, theta: Float[np.ndarray, "2"]) -> float:
-    return example.problem.mdp.value(greedy_policy(example.problem.features, theta))
-
-
-def _grouped(methods: Sequence[Method]) -> list[tuple[str, Method]]:
-    """Methods that ended at the same θ, with their names joined."""
-    groups: dict[tuple[float, ...], list[Method]] = {}
-    for method in methods:
-        groups.setdefault(tuple(np.round(method.theta, 9).tolist()), []).append(method)
-    return [(_capital(", ".join(m.name for m in group)), group[0]) for group in groups.values()]
-
-
-def _world(mdp: MDP, name: str, policy: Int[np.ndarray, " S"]) -> str:
-    """The grid with an arrow in every cell."""
-    size, side = _grid_size(mdp), 80
-    visited = _visited(mdp, policy)
-    body = []
-    for state in range(size * size):
-        y, x = (side * part + 1 for part in divmod(state, size))
-        css = "cell goal" if state == mdp.num_states else "cell"
-        body.append(f'<rect class="{css}" x="{x}" y="{y}" width="{side}" height="{side}"/>')
-        if state == mdp.num_states:
-            body.append(words(x + side / 2, y + side / 2 + 4, "goal", "middle", "goal-text"))
-            continue
-        if state in visited:
-            body.append(f'<rect class="visited" x="{x}" y="{y}" width="{side}" height="{side}"/>')
-        turn = f"translate({x + side / 2} {y + side / 2}) rotate({90 * int(policy[state])})"
-        body.append(f'<path transform="{turn}" d="M0 15V-13M-6 -7 0 -14 6 -7"/>')
-        if mdp.start[state] > 0:
-            body.append(words(x + 6, y + 16, "start"))
-    extent = size * side + 2
-    return (
-        f"<div><h3>{escape(name)} <small>value {number(mdp.value(policy))}</small></h3>"
-        f'<svg class="world" viewBox="0 0 {extent} {extent}" role="img" '
-        f'aria-label="{escape(name)}, cell by cell">{"".join(body)}</svg></div>'
-    )
-
-
-def _visited(mdp: MDP, policy: Int[np.ndarray, " S"]) -> set[int]:
-    """The states on the way from the start if the likeliest successor is always reached."""
-    visited: set[int] = set()
-    state = int(np.argmax(mdp.start))
-    while state not in visited and state < mdp.num_states:
-        visited.add(state)
-        row = mdp.transitions[state, policy[state]]
-        state = int(np.argmax(np.append(row, 1 - row.sum())))
-    return visited
-
-
-def _grid_size(mdp: MDP) -> int:
-    return isqrt(mdp.num_states + 1)
-
-
 def _references(example: Example) -> list[Reference]:
     return [
         Reference("best realizable", example.best_realizable),
@@ -396,16 +258,7 @@ def _references(example: Example) -> list[Reference]:
 
 
 def _bar(method: Method) -> Bar:
-    return Bar(_capital(method.name), method.value, _colour(method))
-
-
-def _colour(method: Method) -> str:
-    return COLOURS.get(method.key, "var(--muted)")
-
-
-def _code(policy: Cell) -> str:
-    """A policy as its actions in a row, counted from one: 1122."""
-    return "".join(str(action + 1) for action in policy)
+    return Bar(capital(method.name), method.value, colour(method))
 
 
 def _sub(letter: str, index: int) -> str:
@@ -428,7 +281,3 @@ def _listed(words: Sequence[str]) -> str:
 
 def _is_best(value: float, example: Example) -> bool:
     return value >= example.best_realizable - SAME
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]

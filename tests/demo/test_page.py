@@ -15,6 +15,10 @@ from conqur.demo.page import render
 VOID = {"meta", "br"}
 
 
+def method(key, name, value, promised, path) -> Method:
+    return Method(key, name, "λ = 10", value, promised, path[-1], path, (0.1, value), "7 batches")
+
+
 def example(problem: tabular.Problem) -> Example:
     """What `run_demo` finds out, from its cheap parts; the regressions are made up."""
     mdp, features = problem
@@ -23,17 +27,11 @@ def example(problem: tabular.Problem) -> Example:
         for policy, witness in tabular.greedy_policies(features).items()
     }
     found = exact.pcvi(mdp, features)
-    ended = list(policies.values())
+    (first, first_value), (second, second_value) = list(policies.values())[:2]
     methods = (
-        Method(
-            "q_learning", "Q-learning", "online", ended[0][1], 0.1234, ended[0][0], (0.1, 0.3), "7"
-        ),
-        Method(
-            "penalised", "the penalty alone", "λ = 10", ended[1][1], None, ended[1][0], (0.5,), "b"
-        ),
-        Method(
-            "pcvi", "PCVI", "sweeps", found.value, found.value, found.theta, found.values, "sweep"
-        ),
+        method("q_learning", "Q-learning", first_value, 0.1234, np.stack([second, first])),
+        method("penalised", "the penalty alone", second_value, None, second[None]),
+        method("pcvi", "PCVI", found.value, found.value, found.theta[None]),
     )
     best = max(value for _, value in policies.values())
     optimum = mdp.value(mdp.optimal_policy())
