@@ -18,7 +18,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
-from conqur.exact import head
+from conqur.exact import consistent_head, interior_point
 from conqur.exact.verdict import Consistency
 
 
@@ -50,18 +50,18 @@ def rare_labels(rng, phi, actions):
 
 def ours(phi, labels, actions):
     """The verdict, the seconds it took and the solver's steps."""
-    steps, step = 0, head._step
+    steps, step = 0, interior_point.step
 
     def counted(*arguments):
         nonlocal steps
         steps += 1
         return step(*arguments)
 
-    head._step = counted
+    interior_point.step = counted
     start = time.perf_counter()
-    verdict = head.consistent_head(phi, labels, actions)
+    verdict = consistent_head(phi, labels, actions)
     seconds = time.perf_counter() - start
-    head._step = step
+    interior_point.step = step
     return verdict, seconds, steps
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import array_api_compat
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -15,7 +16,7 @@ def real_array(name: str, value: Any, axes: Sequence[str]) -> Float[np.ndarray, 
         array = np.asarray(value)
     except (TypeError, ValueError) as error:  # lists of different lengths, for one
         raise ValueError(f"{name} must be an array of real numbers: {error}") from None
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in "biuf" and not jnp.issubdtype(array.dtype, np.floating):
         raise ValueError(f"{name} must be an array of real numbers, got {array.dtype}")
     array = array.astype(np.float64)
     _check_axes(name, array.shape, axes)

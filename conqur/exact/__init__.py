@@ -1,6 +1,7 @@
 """Exact answers for linear policy classes."""
 
 from conqur.exact.fit import Fit, fit_consistent, fit_penalised, project
+from conqur.exact.head import consistent_head
 from conqur.exact.linear import LinearPolicies, consistent
 from conqur.exact.policy_consistent import PolicyConsistent, pcql, pcvi
 from conqur.exact.search import Search, search, tree_size, tree_size_bound
@@ -14,6 +15,7 @@ __all__ = [
     "Search",
     "Verdict",
     "consistent",
+    "consistent_head",
     "fit_consistent",
     "fit_penalised",
     "pcql",

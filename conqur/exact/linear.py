@@ -42,7 +42,8 @@ def _decide(
     rows = constraint_rows(features, actions)
     unit_rows = _normalised(rows)
     if not len(rows):  # a single action: every θ is greedy
-        return Verdict(Consistency.CONSISTENT, np.zeros(features.shape[2]), None, 1.0, 1.0)
+        zero = np.zeros(features.shape[2])
+        return Verdict(Consistency.CONSISTENT, zero, None, np.inf, np.inf)
 
     weights = _balance(unit_rows)
     balance = unit_rows.T @ weights

@@ -168,7 +168,9 @@ def test_as_many_states_as_independent_features_can_take_any_actions():
 
 
 def test_one_action_is_always_greedy():
-    assert consistent(np.ones((3, 1, 2)), [0, 0, 0]).outcome is Consistency.CONSISTENT
+    verdict = consistent(np.ones((3, 1, 2)), [0, 0, 0])
+    assert verdict.outcome is Consistency.CONSISTENT
+    assert verdict.margin_lower == np.inf  # there is no row to be missed
 
 
 def test_a_verdict_is_no_boolean():
