@@ -10,7 +10,9 @@ Cold times include the compilation of the solver for the shape, warm times do no
 
 import argparse
 import json
+import os
 import pathlib
+import sys
 import time
 
 import jax
@@ -169,5 +171,10 @@ if __name__ == "__main__":
         large(given.states, given.actions, given.features) if given.large else beside_highs()
     )
     if given.json:
-        device = str(jax.devices()[0])
-        given.json.write_text(json.dumps({"device": device, "results": results}, indent=2) + "\n")
+        report = {
+            "command": " ".join(["python", *sys.argv]),
+            "device": f"{jax.devices()[0].device_kind}, {os.cpu_count()} CPU cores",
+            "jax": jax.__version__,
+            "results": results,
+        }
+        given.json.write_text(json.dumps(report, indent=2) + "\n")

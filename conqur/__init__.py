@@ -1,7 +1,5 @@
 """ConQUR: consistent Q-update regression, against delusional bias in Q-learning."""
 
-from importlib.metadata import version as _version
-
 from conqur import exact, tabular
 from conqur.assignment import (
     adaptive_temperature,
@@ -28,7 +26,7 @@ from conqur.regression import (
     penalised_update,
 )
 
-__version__ = _version("conqur")
+__version__ = "0.1.0"
 
 __all__ = [
     "ConsistencyBuffer",

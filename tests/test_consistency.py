@@ -66,7 +66,7 @@ def test_libraries_agree_and_gradients_flow():
 def test_penalty_refuses_bad_input(q_values, assigned, message):
     with pytest.raises(ValueError, match=message):
         conqur.penalty(q_values, assigned)
-    with pytest.raises(ValueError, match=message):
+    with jax.default_device(jax.devices("cpu")[0]), pytest.raises(ValueError, match=message):
         conqur.penalty(jnp.asarray(q_values), jnp.asarray(assigned))
 
 
@@ -192,8 +192,10 @@ def test_buffer_compiles_and_shares_its_states_between_nodes():
     ],
 )
 def test_buffer_refuses_bad_batches(successors, assigned, terminal, message):
-    with pytest.raises(ValueError, match=message):
-        ConsistencyBuffer.empty(4, jnp.zeros(2)).add(successors, assigned, terminal=terminal)
+    cpu = jax.devices("cpu")[0]  # on an accelerator, entries are not looked at
+    arguments = jax.device_put((successors, assigned, terminal), cpu)
+    with jax.default_device(cpu), pytest.raises(ValueError, match=message):
+        ConsistencyBuffer.empty(4, jnp.zeros(2)).add(*arguments[:2], terminal=arguments[2])
 
 
 @pytest.mark.parametrize(

@@ -93,11 +93,14 @@ def _candidates(
         rows, slot = interior_point.arranged(basis / size, actions, num_actions)
         theta = jnp.zeros((num_actions, basis.shape[1]))
         iterate = interior_point.Iterate(theta, jnp.asarray(-1.0), rows.rival / jnp.sum(rows.rival))
+    damping = 1e-13
     for _ in range(steps):
         with jax.enable_x64(True):
-            iterate, residual = interior_point.step(rows, iterate)
+            following, residual = interior_point.step(rows, iterate, jnp.asarray(damping))
         if not np.isfinite(residual):  # the normal matrix is singular to working precision
-            return
+            damping *= 10
+            continue
+        iterate = following
         weight = np.asarray(iterate.weight).reshape(-1, num_actions)[slot] / size
         yield to_features @ np.asarray(iterate.theta).T, weight / weight.sum(), float(residual)
 

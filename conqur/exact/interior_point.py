@@ -43,7 +43,7 @@ class Iterate(NamedTuple):
 
 
 @jax.jit
-def step(rows: Rows, now: Iterate) -> tuple[Iterate, Float[Array, ""]]:
+def step(rows: Rows, now: Iterate, damping: Float[Array, ""]) -> tuple[Iterate, Float[Array, ""]]:
     """One predictor-corrector step (Mehrotra); also |Σ y d̂| / Σ y.
 
     The program is regularised to max t − ½μ|θ|², μ being the barrier parameter: that bounds θ on
@@ -54,7 +54,7 @@ def step(rows: Rows, now: Iterate) -> tuple[Iterate, Float[Array, ""]]:
     slack = jnp.where(real, _gaps(rows, theta) - level, 1.0)
     count = jnp.sum(rows.rival)
     mu = jnp.sum(slack * y) / count
-    direction = _newton(rows, now, slack, mu)
+    direction = _newton(rows, now, slack, mu, damping)
 
     d_theta, d_level, d_slack, d_y = direction(-slack * y)
     primal, dual = _longest(slack, d_slack, real), _longest(y, d_y, real)
@@ -69,7 +69,11 @@ def step(rows: Rows, now: Iterate) -> tuple[Iterate, Float[Array, ""]]:
 
 
 def _newton(
-    rows: Rows, now: Iterate, slack: Float[Array, "C K A"], mu: Float[Array, ""]
+    rows: Rows,
+    now: Iterate,
+    slack: Float[Array, "C K A"],
+    mu: Float[Array, ""],
+    damping: Float[Array, ""],
 ) -> Callable[[Array], tuple[Array, Array, Array, Array]]:
     """The map from a wanted change of slack·y to the Newton direction (dθ, dt, dslack, dy).
 
@@ -77,10 +81,18 @@ def _newton(
     slack·dy + y·dslack = change, by elimination down to θ.
     """
     stiffness = rows.rival * now.weight / slack
-    normal = jsl.cho_factor(_normal_matrix(rows, stiffness, mu), lower=True)
+    normal = jsl.cho_factor(_normal_matrix(rows, stiffness, mu, damping), lower=True)
+
+    def solve_damped(right: Float[Array, "A R"]) -> Float[Array, "A R"]:
+        return jsl.cho_solve(normal, right.reshape(-1)).reshape(right.shape)
 
     def solve(right: Float[Array, "A R"]) -> Float[Array, "A R"]:
-        return jsl.cho_solve(normal, right.reshape(-1)).reshape(right.shape)
+        """With two rounds of refinement, which undo the damping and most of the rounding."""
+        found = solve_damped(right)
+        for _ in range(2):
+            missed = right - _combination(rows, stiffness * _gaps(rows, found)) - mu * found
+            found = found + solve_damped(missed)
+        return found
 
     per_level = solve(_combination(rows, stiffness))
     pivot = jnp.sum(stiffness) - jnp.sum(stiffness * _gaps(rows, per_level))
@@ -100,7 +112,7 @@ def _newton(
 
 
 def _normal_matrix(
-    rows: Rows, weight: Float[Array, "C K A"], mu: Float[Array, ""]
+    rows: Rows, weight: Float[Array, "C K A"], mu: Float[Array, ""], damping: Float[Array, ""]
 ) -> Float[Array, "N N"]:
     """Σ weight d̂ d̂ᵀ + μI, plus a term for shifts of all actions' weights, which no row sees."""
     num_actions, rank = weight.shape[-1], rows.basis.shape[-1]
@@ -123,7 +135,7 @@ def _normal_matrix(
     each = jnp.arange(num_actions)
     matrix = matrix.at[each, :, each, :].add(own)
     matrix = (matrix + scale * jnp.eye(rank)[None, :, None, :]).reshape(flat.shape) / 2
-    return matrix + (mu + 1e-13 * scale) * jnp.eye(num_actions * rank)
+    return matrix + (mu + damping * scale) * jnp.eye(num_actions * rank)
 
 
 def _gaps(rows: Rows, theta: Float[Array, "A R"]) -> Float[Array, "C K A"]:
