@@ -58,7 +58,9 @@ constraints:
 	build/pins/bin/python -m pip install --quiet pip-tools
 	echo 'setuptools>=77' | build/pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe \
 	  --strip-extras --no-header --no-annotate --no-emit-index-url --no-emit-trusted-host \
-	  --no-emit-find-links --no-emit-options --extra dev --upgrade --output-file constraints.txt pyproject.toml -
+	  --no-emit-find-links --no-emit-options --extra dev --upgrade --output-file constraints.txt \
+	  pyproject.toml -
+	sed -i -e '/^#/d' -e '/^$$/d' constraints.txt
 
 clean:
 	rm -rf $(VENV) $(PEERS) build

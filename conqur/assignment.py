@@ -149,9 +149,9 @@ def strict_assignment(
 
 def _boltzmann_logits(q_values: Float[Array, "*S A"], temperature: Any) -> Float[Array, "*S A"]:
     """Q/τ with the best action at 0, so that no temperature makes it overflow."""
+    _checks.all_positive("temperature", _checks.as_array(temperature))
     temperature = jnp.asarray(temperature, q_values.dtype)
     if temperature.ndim:
         _checks.shape("temperature", temperature, q_values.shape[:-1])
-    _checks.all_positive("temperature", temperature)
     advantage = q_values - jnp.max(q_values, axis=-1, keepdims=True)
     return advantage / jnp.broadcast_to(temperature, q_values.shape[:-1])[..., None]

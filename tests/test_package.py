@@ -1,8 +1,11 @@
 """What the documents say about the package is true."""
 
 import importlib
+import json
 import re
 from pathlib import Path
+
+import pytest
 
 import conqur
 
@@ -32,3 +35,31 @@ def test_constraints_pin_everything_with_hashes_and_hold_no_addresses():
     lines = [line for line in text.splitlines() if not line.startswith("    --hash=sha256:")]
     assert lines == pins
     assert "://" not in text
+
+
+@pytest.mark.parametrize("document", ["README.md"])
+def test_python_in_the_documents_runs(document):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, document, "exec"), {})
+
+
+def test_figures_in_the_readme_are_those_of_the_results():
+    """Every time in the table of heads, rounded as it is there."""
+    text = (ROOT / "README.md").read_text()
+    cpu, gpu = (
+        {case["case"]: case for case in json.loads((ROOT / path).read_text())["results"]}
+        for path in ("results/exact/head_cpu.json", "results/exact/head_gpu.json")
+    )
+    for case in ("random labels", "random labels, rank 256"):
+        row = f"| {cpu[case]['warm_seconds']:.2f} s | {cpu[case]['highs_seconds']:.1f} s |"
+        assert row in text
+        assert cpu[case]["agree"]
+    for case in ("random labels", "teacher", "rare exceptions on ReLU"):
+        assert f"| {gpu[case]['warm_seconds']:.1f} s |" in text
+    demo = json.loads((ROOT / "results/exact/demo.json").read_text())["grid_world"]
+    words = (
+        f"({demo['penalised']:.2f} against {demo['q_learning']:.2f}; the\n  best realizable value"
+    )
+    assert f"{words} is {demo['best_realizable']:.2f})" in text
