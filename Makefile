@@ -4,16 +4,20 @@ PYTHON ?= python3
 VENV := .venv
 PEERS := .venv-peers
 BIN := $(VENV)/bin
+# "compat" puts the clone on the path, so that a folder named conqur elsewhere does not hide it.
+EDITABLE := --no-deps --no-build-isolation --config-settings editable_mode=compat --editable
 
 .PHONY: help setup run test test-peers lint format bench constraints clean
 help:
+	@echo "make setup       make .venv/ (done by the others, too)"
 	@echo "make run         set up, then run the main job (conqur demo)"
 	@echo "make test        set up, then run the tests"
 	@echo "make test-peers  the tests that need torch, in an environment of their own"
 	@echo "make lint        ruff and mypy"
 	@echo "make format      let ruff rewrite the code"
-	@echo "make bench       measured ratios, side by side"
+	@echo "make bench       measured ratios, side by side (3 minutes)"
 	@echo "make constraints pin the newest versions that fit pyproject.toml"
+	@echo "make clean       remove the environments"
 
 setup: $(VENV)/.ready
 
@@ -21,7 +25,7 @@ $(VENV)/.ready: constraints.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("conqur needs Python 3.11 or later; set PYTHON=...")'
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes -r constraints.txt
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install --quiet $(EDITABLE) .
 	@touch $@
 
 run: setup
@@ -47,7 +51,7 @@ $(PEERS)/.ready: constraints.txt pyproject.toml
 	$(PYTHON) -m venv --clear $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet torch==2.13.0
 	$(PEERS)/bin/python -m pip install --quiet --require-hashes -r constraints.txt
-	$(PEERS)/bin/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	$(PEERS)/bin/python -m pip install --quiet $(EDITABLE) .
 	@touch $@
 
 test-peers: $(PEERS)/.ready

@@ -1,5 +1,7 @@
 """Argument checks: one `ValueError` that names the argument and says what is wrong with it."""
 
+import operator
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,11 +14,8 @@ from jaxtyping import Float, Int
 
 def real_array(name: str, value: Any, axes: Sequence[str]) -> Float[np.ndarray, "..."]:
     """Return `value` as a finite, non-empty float64 array with one axis for each of `axes`."""
-    try:
-        array = np.asarray(value)
-    except (TypeError, ValueError) as error:  # lists of different lengths, for one
-        raise ValueError(f"{name} must be an array of real numbers: {error}") from None
-    if array.dtype.kind not in "biuf" and not jnp.issubdtype(array.dtype, np.floating):
+    array = np.asarray(as_array(name, value))
+    if not _is_real(array.dtype):
         raise ValueError(f"{name} must be an array of real numbers, got {array.dtype}")
     array = array.astype(np.float64)
     _check_axes(name, array.shape, axes)
@@ -27,11 +26,11 @@ def real_array(name: str, value: Any, axes: Sequence[str]) -> Float[np.ndarray, 
 
 def index_array(name: str, value: Any, length: int) -> Int[np.ndarray, " length"]:
     """Return `value` as an array of `length` integers of at least 0."""
-    array = np.asarray(value)
-    if not np.issubdtype(array.dtype, np.integer):
+    array = np.asarray(as_array(name, value))
+    if not np.issubdtype(array.dtype, np.integer) and array.size:
         raise ValueError(f"{name} must hold integers, got {array.dtype}")
     shape(name, array, (length,))
-    if (array < 0).any():
+    if (array < 0).any() or (array > np.iinfo(np.int64).max).any():
         raise ValueError(f"{name} holds {array.min()}, but numbers start at 0")
     return array.astype(np.int64)
 
@@ -60,22 +59,44 @@ def shape(name: str, array: Any, expected: tuple[int, ...]) -> None:
         raise ValueError(f"{name} must have shape {list(expected)}, got {list(array.shape)}")
 
 
-def positive(name: str, value: Any) -> None:
-    """Refuse anything but a finite number above zero; traced values pass."""
-    if not isinstance(value, jax.core.Tracer) and not (np.isfinite(value) and value > 0):
-        raise ValueError(f"{name} must be a positive number, got {value}")
+def number(
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    below: float | None = None,
+    at_most: float | None = None,
+) -> None:
+    """Refuse anything but one finite number within bounds; what is traced passes."""
+    if isinstance(value, jax.core.Tracer):
+        return
+    bounds = {"above": above, "of at least": at_least, "below": below, "of at most": at_most}
+    words = " and ".join(f"{word} {bound}" for word, bound in bounds.items() if bound is not None)
+    wanted = f"{name} must be a number {words}".rstrip()
+    try:
+        read = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{wanted}, got {value!r}") from None
+    if not (
+        np.isfinite(read)
+        and (above is None or read > above)
+        and (at_least is None or read >= at_least)
+        and (below is None or read < below)
+        and (at_most is None or read <= at_most)
+    ):
+        raise ValueError(f"{wanted}, got {value}")
 
 
-def non_negative(name: str, value: Any) -> None:
-    """Refuse anything but a finite number of at least zero; traced values pass."""
-    if not isinstance(value, jax.core.Tracer) and not (np.isfinite(value) and value >= 0):
-        raise ValueError(f"{name} must be a number of at least 0, got {value}")
-
-
-def discount(value: Any) -> None:
-    """Refuse a discount outside [0, 1]; traced values pass."""
-    if not isinstance(value, jax.core.Tracer) and not 0 <= value <= 1:
-        raise ValueError(f"discount must lie between 0 and 1, got {value}")
+def count(name: str, value: Any, *, at_least: int = 1) -> int:
+    """Return `value` as an int, refusing anything but a whole number of at least `at_least`."""
+    try:
+        whole = operator.index(value)
+    except TypeError:
+        whole = at_least - 1
+    if whole < at_least:
+        raise ValueError(f"{name} must be a whole number of at least {at_least}, got {value!r}")
+    return whole
 
 
 def all_positive(name: str, array: Any) -> None:
@@ -88,23 +109,53 @@ def all_positive(name: str, array: Any) -> None:
 def no_nan(name: str, array: Any) -> None:
     """Refuse NaN entries, where they can be read."""
     entries = readable(array)
-    if entries is not None and np.issubdtype(entries.dtype, np.inexact) and np.isnan(entries).any():
+    if entries is None or not jnp.issubdtype(entries.dtype, np.inexact):
+        return
+    if np.isnan(entries.astype(np.float64)).any():
         raise ValueError(f"{name} holds NaN entries")
 
 
-def as_array(value: Any) -> Any:
+def as_array(name: str, value: Any) -> Any:
     """Leave arrays of NumPy, JAX and torch as they are, and make anything else a NumPy array."""
-    return value if array_api_compat.is_array_api_obj(value) else np.asarray(value)
+    if array_api_compat.is_array_api_obj(value):
+        return value
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError) as error:  # lists of different lengths, for one
+        raise ValueError(f"{name} must be an array: {error}") from None
+
+
+def floating(name: str, value: Any) -> Any:
+    """Return `value` as an array of floating-point numbers of its own library, without NaN."""
+    array = as_array(name, value)
+    if array_api_compat.is_torch_array(array):
+        array = array if array.is_floating_point() else array.float()
+    elif not _is_real(array.dtype):
+        raise ValueError(f"{name} must be an array of real numbers, got {array.dtype}")
+    elif not jnp.issubdtype(array.dtype, np.floating):
+        array = array.astype(float)
+    no_nan(name, array)
+    return array
+
+
+def flags(name: str, value: Any) -> Any:
+    """Return `value` as an array of booleans, refusing what is neither boolean nor 0 and 1."""
+    array = as_array(name, value)
+    if not array_api_compat.is_torch_array(array) and not _is_real(array.dtype):
+        raise ValueError(f"{name} must hold booleans, got {array.dtype}")
+    entries = readable(array)
+    if entries is not None and not ((entries == 0) | (entries == 1)).all():
+        raise ValueError(f"{name} must hold booleans, or 0 and 1")
+    return array != 0
 
 
 def q_values(name: str, value: Any) -> Any:
     """Return `value` [..., A] as an array of its library, refusing what is no set of Q-values."""
-    array = as_array(value)
+    array = floating(name, value)
     if array.ndim < 1 or 0 in array.shape:
         raise ValueError(
             f"{name} must have shape [..., A] without empty axes, got {list(array.shape)}"
         )
-    no_nan(name, array)
     return array
 
 
@@ -113,9 +164,8 @@ def assigned(name: str, value: Any, q_values: Any) -> Any:
 
     A torch tensor comes back with 64 bits, the only integers that torch gathers with.
     """
-    array = as_array(value)
-    if array_api_compat.is_torch_array(array) != array_api_compat.is_torch_array(q_values):
-        raise ValueError(f"{name} must be an array of the same library as the Q-values")
+    array = as_array(name, value)
+    same_library(name, array, q_values)
     xp = array_api_compat.array_namespace(array)
     if not xp.isdtype(array.dtype, "integral"):
         raise ValueError(f"{name} must hold integers (actions), got {array.dtype}")
@@ -126,17 +176,49 @@ def assigned(name: str, value: Any, q_values: Any) -> Any:
     return array.long() if array_api_compat.is_torch_array(array) else array
 
 
+def same_library(name: str, array: Any, q_values: Any) -> None:
+    """Refuse a torch tensor beside arrays of another library, and the other way round."""
+    if array_api_compat.is_torch_array(array) != array_api_compat.is_torch_array(q_values):
+        raise ValueError(f"{name} must be an array of the same library as the Q-values")
+
+
+def discount(value: Any, rows: tuple[int, ...]) -> None:
+    """Refuse what is neither one number in [0, 1] nor one for each row."""
+    if getattr(value, "ndim", 0) == 0:
+        number("discount", value, at_least=0, at_most=1)
+        return
+    shape("discount", value, rows)
+    entries = readable(value)
+    if entries is not None and not ((entries >= 0) & (entries <= 1)).all():
+        raise ValueError("discount must lie between 0 and 1")
+
+
 def readable(array: Any) -> np.ndarray | None:
     """The entries, where looking at them is free of charge, else None.
 
-    It is not while a function is traced, nor on an accelerator, which the look would wait for.
+    It is not while a function is traced or compiled, nor on an accelerator, which the look would
+    wait for.
     """
     if isinstance(array, jax.core.Tracer):
         return None
-    device = getattr(array, "device", "cpu")
-    if getattr(device, "platform", getattr(device, "type", device)) != "cpu":
+    if array_api_compat.is_torch_array(array):
+        return _readable_tensor(array)
+    platforms = {device.platform for device in getattr(array, "devices", set)()}
+    return np.asarray(array) if platforms <= {"cpu"} else None
+
+
+def _readable_tensor(tensor: Any) -> np.ndarray | None:
+    if sys.modules["torch"].compiler.is_compiling() or tensor.device.type != "cpu":
         return None
-    return np.asarray(array.detach() if hasattr(array, "detach") else array)
+    tensor = tensor.detach()
+    try:
+        return np.asarray(tensor.float() if tensor.is_floating_point() else tensor)
+    except RuntimeError:  # inside torch.func.grad or vmap
+        return None
+
+
+def _is_real(dtype: Any) -> bool:
+    return dtype.kind in "biuf" or jnp.issubdtype(dtype, np.floating)  # bfloat16 has kind V
 
 
 def _check_range(name: str, entries: np.ndarray, count: int, noun: str) -> None:

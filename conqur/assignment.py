@@ -23,13 +23,18 @@ Oracle = Callable[[Int[np.ndarray, " K"], Int[np.ndarray, " K"]], bool]
 def successors(states: Any, terminal: Any) -> Any:
     """χ(D): the successor states of a batch, without those that ended an episode.
 
+    How many that are depends on the data, so this is not for compiled loops; there
+    `ConsistencyBuffer.add` leaves them out.
+
     Args:
         states: the s' of the batch, [B, ...].
         terminal: whether the episode ended there, [B].
     """
-    states, terminal = _checks.as_array(states), _checks.as_array(terminal)
+    states, terminal = _checks.as_array("states", states), _checks.flags("terminal", terminal)
+    if states.ndim == 0:
+        raise ValueError("states must have shape [B, ...], got []")
     _checks.shape("terminal", terminal, (states.shape[0],))
-    return states[terminal == 0]
+    return states[~terminal]
 
 
 def q_labels(
@@ -45,17 +50,19 @@ def q_labels(
         terminal: whether s' ended the episode, [B] of booleans or of 0 and 1.
         successor_q_values: Q(s', ·) of the regressor that gives the values, [B, A].
         assigned: σ(s'), [B].
-        discount: γ.
+        discount: γ, one number or one for each row ([B], as n-step labels need it).
     """
     values = _checks.q_values("successor_q_values", successor_q_values)
     assigned = _checks.assigned("assigned", assigned, values)
-    reward, terminal = _checks.as_array(reward), _checks.as_array(terminal)
+    reward, terminal = _checks.floating("reward", reward), _checks.flags("terminal", terminal)
+    _checks.same_library("reward", reward, values)
+    _checks.same_library("terminal", terminal, values)
     _checks.shape("reward", reward, tuple(assigned.shape))
     _checks.shape("terminal", terminal, tuple(assigned.shape))
-    _checks.discount(discount)
+    _checks.discount(discount, tuple(assigned.shape))
     xp = array_api_compat.array_namespace(values)
     assigned_values = xp.take_along_axis(values, assigned[..., None], axis=-1)[..., 0]
-    bootstrap = xp.where(terminal == 0, assigned_values, xp.zeros_like(assigned_values))
+    bootstrap = xp.where(terminal, xp.zeros_like(assigned_values), assigned_values)
     return reward + discount * bootstrap
 
 
@@ -75,7 +82,7 @@ def boltzmann_assignment(
         q_values: Q(s, ·), [..., A].
         temperature: τ, one number or one for each state ([...]; see `adaptive_temperature`).
     """
-    q_values = jnp.asarray(_checks.q_values("q_values", q_values))
+    q_values = _precise(q_values)
     return jax.random.categorical(key, _boltzmann_logits(q_values, temperature))
 
 
@@ -90,8 +97,8 @@ def adaptive_temperature(q_values: Any, temperature: float = 1.0) -> Float[Array
         q_values: Q(s, ·), [..., A].
         temperature: where τ starts.
     """
-    q_values = jnp.asarray(_checks.q_values("q_values", q_values))
-    _checks.positive("temperature", temperature)
+    q_values = _precise(q_values)
+    _checks.number("temperature", temperature, above=0)
     low = 1 / q_values.shape[-1] + 0.02
 
     def adapt(tau: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -116,8 +123,8 @@ def strict_assignment(
 
     The states are visited in a new random order. Each takes the first of its actions, drawn without
     replacement with probability ∝ exp(Q(s, a)/τ), that `oracle` accepts together with the choices
-    made so far. One always is accepted as long as the oracle is exact and what was committed before
-    is consistent.
+    made so far. One always is, as long as the oracle is exact, what was committed before is
+    consistent, and no two actions of a state have the same features.
 
     Args:
         key: a JAX random key; give every child of a node its own (it decides the permutation).
@@ -125,7 +132,7 @@ def strict_assignment(
         oracle: the exact test, such as `conqur.exact.LinearPolicies(features).oracle()`.
         temperature: τ, one number or one for each state.
     """
-    q_values = jnp.asarray(_checks.q_values("q_values", q_values))
+    q_values = _precise(q_values)
     order_key, action_key = jax.random.split(key)
     order = np.asarray(jax.random.permutation(order_key, q_values.shape[0]))
     logits = _boltzmann_logits(q_values, temperature)
@@ -147,9 +154,15 @@ def strict_assignment(
     return assigned
 
 
+def _precise(q_values: Any) -> Float[Array, "*S A"]:
+    """Q-values with at least 32 bits: noise of fewer prefers some actions to others."""
+    q_values = jnp.asarray(_checks.q_values("q_values", q_values))
+    return q_values.astype(jnp.promote_types(q_values.dtype, jnp.float32))
+
+
 def _boltzmann_logits(q_values: Float[Array, "*S A"], temperature: Any) -> Float[Array, "*S A"]:
     """Q/τ with the best action at 0, so that no temperature makes it overflow."""
-    _checks.all_positive("temperature", _checks.as_array(temperature))
+    _checks.all_positive("temperature", _checks.floating("temperature", temperature))
     temperature = jnp.asarray(temperature, q_values.dtype)
     if temperature.ndim:
         _checks.shape("temperature", temperature, q_values.shape[:-1])

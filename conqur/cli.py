@@ -3,11 +3,14 @@
 import contextlib
 import io
 import json
+import os
 import re
+import shlex
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,18 +60,27 @@ class Demo:
             demo = run_demo(self.seed, announce)
         _write(self.output, render(demo, command))
         if not self.json:
-            console.print(_values_table("Four-state example (appendix A)", demo.four_state))
-            console.print(_values_table("3×3 grid world with random features", demo.grid_world))
             console.print(
-                f"From {demo.starts} random starts on the four-state example, plain regression "
-                f"reached the best realizable value {demo.plain_successes} times, "
-                f"penalised regression {demo.penalised_successes} times."
+                _values_table("Four-state example (the paper's appendix A)", demo.four_state)
+            )
+            console.print(_values_table("3×3 grid world with random features", demo.grid_world))
+            starts = demo.random_starts
+            console.print(
+                f"From {starts.starts} random starts on the four-state example ({starts.begun} of "
+                f"them at a best realizable policy), plain regression ended at the best realizable "
+                f"value {starts.plain} times, penalised regression {starts.penalised} times."
             )
         console.print(
-            f"Took {time.monotonic() - started:.0f} s. Page: {self.output}", soft_wrap=True
+            f"Took {time.monotonic() - started:.0f} s. Page: {self.output.resolve()}",
+            soft_wrap=True,
         )
         if self.json:
-            summary = demo.four_state.summary() | {"grid_world": demo.grid_world.summary()}
+            summary = demo.four_state.summary() | {
+                "grid_world": demo.grid_world.summary(),
+                "random_starts": asdict(demo.random_starts),
+                "seed": self.seed,
+                "version": conqur.__version__,
+            }
             print(json.dumps(summary))
 
 
@@ -84,26 +96,40 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit status."""
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
-    if arguments[:1] == ["--version"]:
-        print(f"conqur {conqur.__version__}")
-        return 0
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # θ on a terminal that has none
     try:
-        _parse(arguments).run(" ".join(["conqur", *arguments]))
+        if arguments == ["--version"]:
+            print(f"conqur {conqur.__version__}")
+        else:
+            _parse(arguments).run(shlex.join(["conqur", *arguments]))
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except SystemExit as stop:  # --help
         return stop.code if isinstance(stop.code, int) else 1
     except KeyboardInterrupt:
         print("conqur: interrupted", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # whoever was reading has stopped, as `| head` does
+        sys.stdout = None
+        return 1
+    except UsageError as error:
+        print(f"conqur: {error}", file=sys.stderr)
+        return 2
     except Exception as error:
         if debug:
             raise
         print(f"conqur: {_one_line(str(error)) or type(error).__name__}", file=sys.stderr)
-        return 2 if isinstance(error, UsageError) else 1
+        return 1
     return 0
 
 
 def _parse(arguments: Sequence[str]) -> Any:
     """The command object. Tyro's boxed messages become one sentence."""
+    if arguments and arguments[0] not in COMMANDS and not arguments[0].startswith("-"):
+        commands = ", ".join(COMMANDS)
+        raise UsageError(f"there is no command {arguments[0]!r} (there is: {commands})")
     messages = io.StringIO()
     try:
         with contextlib.redirect_stderr(messages):
@@ -117,9 +143,10 @@ def _parse(arguments: Sequence[str]) -> Any:
     except SystemExit as stop:
         if not stop.code:
             raise
-        box = [line.strip("│ ") for line in messages.getvalue().splitlines()[1:]]
+        box = [line.strip("│| ") for line in messages.getvalue().splitlines()[1:]]
         words = [line for line in box if line]
-        end = next((i for i, line in enumerate(words) if line[0] in "─╰"), len(words))
+        rules = (i for i, line in enumerate(words) if not line.strip("─╰╯-+"))
+        end = next(rules, len(words))
         command = " ".join(["conqur", *(a for a in arguments[:1] if a in COMMANDS)])
         sentence = _one_line(" ".join(words[:end])).rstrip(".")
         raise UsageError(f"{sentence} (see {command} --help)") from None
@@ -151,17 +178,37 @@ def _values_table(title: str, example: Any) -> Table:
 
 def _check_writable(option: str, path: Path) -> None:
     """Refuse a path that cannot be written before any work is done."""
-    if path.is_dir():
-        raise UsageError(f"{option} {path} is a folder; name a file")
-    if not path.parent.is_dir():
-        raise UsageError(f"{option} {path}: there is no folder {path.parent}")
+    try:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{option} {path} is no regular file; name one")
+        if not path.parent.is_dir():
+            raise UsageError(f"{option} {path}: there is no folder {path.parent}")
+        folder = path.resolve().parent
+    except (OSError, ValueError) as error:  # a name that no file can have
+        raise UsageError(f"{option} {str(path)!r}: {error}") from None
+    if not os.access(folder, os.W_OK):
+        raise UsageError(f"{option} {path}: the folder {folder} cannot be written to")
 
 
 def _write(path: Path, text: str) -> None:
     """Write a file so that it is either the old one or the whole new one."""
-    temporary = path.with_name(path.name + ".partial")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    path = path.resolve()  # of a link, the file behind it
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name[:100], suffix=".partial")
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        mode = path.stat().st_mode if path.exists() else 0o666 & ~_umask()
+        os.chmod(temporary, mode & 0o777)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def _one_line(text: str) -> str:

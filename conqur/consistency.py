@@ -9,12 +9,13 @@ import array_api_compat
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Integer, Key
 
 from conqur import _checks
 
 
-def penalty(q_values: Any, assigned: Any, *, margin: float = 0.0) -> Any:
+def penalty(q_values: Any, assigned: Any, *, margin: float = 0.0, over_actions: str = "sum") -> Any:
     """The soft consistency penalty C_θ(s, σ(s)) = Σ_a' [Q_θ(s, a') − Q_θ(s, σ(s))]₊ of each state.
 
     It is zero where the assigned action is greedy. Arrays of NumPy, JAX or torch; the result is of
@@ -25,16 +26,21 @@ def penalty(q_values: Any, assigned: Any, *, margin: float = 0.0) -> Any:
         assigned: σ(s), integers, [...].
         margin: the hinge margin: by how much the assigned action has to be ahead of each other one
             to cost nothing. The paper's penalty has none.
+        over_actions: "sum", as in the paper, or "mean".
     """
     q_values = _checks.q_values("q_values", q_values)
     assigned = _checks.assigned("assigned", assigned, q_values)
-    _checks.non_negative("margin", margin)
+    _checks.number("margin", margin, at_least=0)
+    if over_actions not in ("sum", "mean"):
+        raise ValueError(f"over_actions must be 'sum' or 'mean', got {over_actions!r}")
     xp = array_api_compat.array_namespace(q_values)
     lead = q_values - xp.take_along_axis(q_values, assigned[..., None], axis=-1)
     shortfall = lead + margin
-    hinge = xp.where(shortfall > 0, shortfall, xp.zeros_like(shortfall))  # gradient 0 on a tie
+    # Gradient 0 on a tie; and NaN, also of an action that is not there, stays NaN.
+    hinge = xp.where(shortfall <= 0, xp.zeros_like(shortfall), shortfall)
     # The assigned action's own term is the margin itself: take it off again.
-    return xp.sum(hinge, axis=-1) - margin
+    total = xp.sum(hinge, axis=-1) - margin
+    return total / q_values.shape[-1] if over_actions == "mean" else total
 
 
 class Population(abc.ABC):
@@ -69,7 +75,7 @@ class Window(Population):
     batches: int
 
     def __post_init__(self) -> None:
-        _checks.positive("batches", self.batches)
+        _checks.count("batches", self.batches)
 
     def admits(self, batch: Int[Array, ""], rows: int) -> Bool[Array, " rows"]:
         """Admit all."""
@@ -87,8 +93,7 @@ class Decay(Population):
     rate: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.rate < 1:
-            raise ValueError(f"rate must lie strictly between 0 and 1, got {self.rate}")
+        _checks.number("rate", self.rate, above=0, below=1)
 
     def admits(self, batch: Int[Array, ""], rows: int) -> Bool[Array, " rows"]:
         """Admit all."""
@@ -107,8 +112,7 @@ class Subsample(Population):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 < self.fraction <= 1:
-            raise ValueError(f"fraction must lie above 0 and up to 1, got {self.fraction}")
+        _checks.number("fraction", self.fraction, above=0, at_most=1)
 
     def admits(self, batch: Int[Array, ""], rows: int) -> Bool[Array, " rows"]:
         """Admit each row with probability `fraction`."""
@@ -130,8 +134,7 @@ class Widening(Population):
     fraction: float = 0.5
 
     def __post_init__(self) -> None:
-        if not 0 < self.fraction <= 1:
-            raise ValueError(f"fraction must lie above 0 and up to 1, got {self.fraction}")
+        _checks.number("fraction", self.fraction, above=0, at_most=1)
 
     def admits(self, batch: Int[Array, ""], rows: int) -> Bool[Array, " rows"]:
         """Admit all."""
@@ -139,20 +142,20 @@ class Widening(Population):
 
     def weights(self, age: Int[Array, " C"], batches: Int[Array, ""]) -> Float[Array, " C"]:
         """One inside the window, zero outside."""
-        return jnp.where(age < jnp.ceil(self.fraction * batches), 1.0, 0.0)
+        return jnp.where(age < jnp.ceil(self.fraction * batches - 1e-5), 1.0, 0.0)
 
 
 class ConsistencyBuffer(eqx.Module):
     """B: the multiset of pairs (s', σ(s')) that justify the labels used so far.
 
     A pytree of fixed size, so that it lives inside compiled loops; `add` returns a new buffer. For
-    several nodes on the same data, `vmap` over `assigned` alone and share the rest. When it is
-    full, the oldest pairs make room for new ones.
+    several nodes on the same data `vmap` a function of `assigned` that puts it into the shared
+    buffer with `equinox.tree_at`. When it is full, the oldest pairs make room for new ones.
     """
 
     successors: Array
     """s' (or its features), [C, ...]."""
-    assigned: Int[Array, " C"]
+    assigned: Integer[Array, " C"]
     """σ(s')."""
     born: Int[Array, " C"]
     """The number of the batch that committed the pair; −1 where the buffer is still empty."""
@@ -164,23 +167,33 @@ class ConsistencyBuffer(eqx.Module):
 
     @classmethod
     def empty(
-        cls, capacity: int, successor: Any, *, population: Population | None = None
+        cls,
+        capacity: int,
+        example: Any,
+        *,
+        population: Population | None = None,
+        action_dtype: Any = jnp.int32,
     ) -> "ConsistencyBuffer":
         """A buffer with nothing in it.
 
         Args:
             capacity: C, the most pairs it holds.
-            successor: one s' (or its features) as an example of shape and dtype.
+            example: one s' (or its features), for its shape and dtype; an array or a
+                `jax.ShapeDtypeStruct`.
             population: which pairs count, and how much. All of them if not given.
+            action_dtype: of σ; `jnp.uint8` holds up to 256 actions in a byte each.
         """
-        _checks.positive("capacity", capacity)
-        example = jnp.asarray(successor)
+        _checks.count("capacity", capacity)
+        if not isinstance(population, Population | None):
+            raise ValueError(f"population must be a Population such as Window(5), got {population}")
+        if not isinstance(example, jax.ShapeDtypeStruct):
+            example = jnp.asarray(example)
         return cls(
             successors=jnp.zeros((capacity, *example.shape), example.dtype),
-            assigned=jnp.zeros(capacity, jnp.int32),
-            born=jnp.full(capacity, -1),
-            batches=jnp.array(0),
-            cursor=jnp.array(0),
+            assigned=jnp.zeros(capacity, action_dtype),
+            born=jnp.full(capacity, -1, jnp.int32),
+            batches=jnp.zeros((), jnp.int32),
+            cursor=jnp.zeros((), jnp.int32),
             population=Everything() if population is None else population,
         )
 
@@ -197,10 +210,13 @@ class ConsistencyBuffer(eqx.Module):
             assigned: σ(s'), [B].
             terminal: whether the episode ended at s', [B]; nowhere if not given.
         """
-        successors, assigned = jnp.asarray(successors), jnp.asarray(assigned)
+        assigned = _checks.as_array("assigned", assigned)
+        self._check(_checks.as_array("successors", successors), assigned)
         rows = assigned.shape[0]
-        terminal = jnp.zeros(rows, bool) if terminal is None else jnp.asarray(terminal) != 0
-        self._check(successors, assigned, terminal)
+        terminal = _checks.flags("terminal", np.zeros(rows, bool) if terminal is None else terminal)
+        _checks.shape("terminal", terminal, (rows,))
+        successors = jnp.asarray(successors).astype(self.successors.dtype)
+        assigned = jnp.asarray(assigned).astype(self.assigned.dtype)
         kept = self.population.admits(self.batches, rows) & ~terminal
         place = (self.cursor + jnp.cumsum(kept) - 1) % self.capacity
         place = jnp.where(kept, place, self.capacity)  # out of range: not written
@@ -218,33 +234,61 @@ class ConsistencyBuffer(eqx.Module):
         weights = self.population.weights(self.batches - 1 - self.born, self.batches)
         return jnp.where(self.born < 0, 0.0, weights)
 
-    def sample(self, key: Key[Array, ""], size: int) -> tuple[Array, Int[Array, " size"]]:
-        """Draw `size` pairs (s', σ(s')) with replacement, in proportion to their weights."""
-        index = jax.random.categorical(key, jnp.log(self.weights()), shape=(size,))
-        return self.successors[index], self.assigned[index]
+    def sample(
+        self, key: Key[Array, ""], size: int
+    ) -> tuple[Array, Integer[Array, " size"], Float[Array, " size"]]:
+        """Draw `size` pairs with replacement, in proportion to their weights.
 
-    def penalty(self, q: Callable[[Array], Array], *, margin: float = 0.0) -> Float[Array, ""]:
+        Returns s', σ(s') and the weight of each drawn pair in a mean: 1, or 0 if there was nothing
+        to draw from.
+        """
+        cumulative = jnp.cumsum(self.weights())
+        total = cumulative[-1]
+        draws = total * (1 - jax.random.uniform(key, (size,)))  # in (0, total]
+        index = jnp.clip(jnp.searchsorted(cumulative, draws), 0, self.capacity - 1)
+        found = jnp.where(total > 0, jnp.ones(size), jnp.zeros(size))
+        return self.successors[index], self.assigned[index], found
+
+    def penalty(
+        self, q: Callable[[Array], Array], *, margin: float = 0.0, over_actions: str = "sum"
+    ) -> Float[Array, ""]:
         """C_θ(B): the weighted mean penalty over all pairs; zero for an empty buffer.
 
         Args:
             q: from successors [C, ...] to their Q-values [C, A].
             margin: the hinge margin.
+            over_actions: "sum", as in the paper, or "mean" of a pair's penalty over the actions.
         """
+        q_values = q(self.successors)
+        if q_values.ndim != 2 or q_values.shape[0] != self.capacity:
+            raise ValueError(
+                f"q must give Q-values of shape [{self.capacity}, A], got {list(q_values.shape)}"
+            )
         weights = self.weights()
-        penalties = penalty(q(self.successors), self.assigned, margin=margin)
-        return jnp.sum(weights * penalties) / jnp.maximum(jnp.sum(weights), 1e-12)
+        penalties = penalty(q_values, self.assigned, margin=margin, over_actions=over_actions)
+        total = jnp.sum(weights)
+        return jnp.sum(weights * penalties) / jnp.where(total > 0, total, 1.0)
 
-    def _check(self, successors: Array, assigned: Array, terminal: Array) -> None:
+    def _check(self, successors: Any, assigned: Any) -> None:
         rows = assigned.shape[0] if assigned.ndim else 0
         if not 1 <= rows <= self.capacity:
             raise ValueError(
                 f"assigned must hold 1 to {self.capacity} actions (the capacity), got {rows}"
             )
-        if not jnp.issubdtype(assigned.dtype, jnp.integer):
+        if not jnp.issubdtype(assigned.dtype, np.integer):
             raise ValueError(f"assigned must hold integers (actions), got {assigned.dtype}")
-        _checks.shape("successors", successors, (rows, *self.successors.shape[1:]))
-        _checks.shape("terminal", terminal, (rows,))
-        _checks.no_nan("successors", successors)
         actions = _checks.readable(assigned)
-        if actions is not None and (actions < 0).any():
-            raise ValueError(f"assigned holds {actions.min()}, but actions start at 0")
+        last = np.iinfo(self.assigned.dtype).max
+        if actions is not None and not (actions.min() >= 0 and actions.max() <= last):
+            raise ValueError(
+                f"assigned holds {actions.min()} to {actions.max()}, but actions are 0 to {last}"
+            )
+        _checks.shape("successors", successors, (rows, *self.successors.shape[1:]))
+        wanted = self.successors.dtype
+        given = jax.dtypes.canonicalize_dtype(successors.dtype)  # 32 bits unless x64 is on
+        both_floating = all(jnp.issubdtype(dtype, np.floating) for dtype in (wanted, given))
+        if not both_floating and jnp.result_type(given, wanted) != wanted:
+            raise ValueError(
+                f"successors must have dtype {self.successors.dtype}, got {successors.dtype}"
+            )
+        _checks.no_nan("successors", successors)

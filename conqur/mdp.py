@@ -1,5 +1,6 @@
 """Finite Markov decision processes with known dynamics, and exact values of their policies."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,19 +12,23 @@ from conqur import _checks
 
 @dataclass(frozen=True, eq=False, init=False)
 class MDP:
-    """A finite MDP. What a row of transitions lacks to one is the probability of ending."""
+    """A finite MDP. What a row of transitions lacks to one is the probability of ending.
+
+    Attributes:
+        transitions: P(s' | s, a), [S, A, S].
+        rewards: R(s, a), [S, A].
+        start: p₀(s), the probability of starting there, [S].
+        discount: γ.
+    """
 
     transitions: Float[np.ndarray, "S A S"]
-    """P(s' | s, a)."""
     rewards: Float[np.ndarray, "S A"]
-    """R(s, a)."""
     start: Float[np.ndarray, " S"]
-    """p₀(s), the probability of starting there."""
     discount: float
-    """γ."""
 
     def __init__(self, transitions: Any, rewards: Any, start: Any, discount: float) -> None:
         """Take P [S, A, S], R [S, A], p₀ [S] and γ, and refuse what is no MDP."""
+        single = np.asarray(transitions).dtype == np.float32
         transitions = _checks.real_array("transitions", transitions, ("S", "A", "S"))
         rewards = _checks.real_array("rewards", rewards, ("S", "A"))
         start = _checks.real_array("start", start, ("S",))
@@ -31,11 +36,12 @@ class MDP:
         _checks.shape("transitions", transitions, (num_states, num_actions, num_states))
         _checks.shape("rewards", rewards, (num_states, num_actions))
         _checks.shape("start", start, (num_states,))
-        _check_probabilities("transitions", transitions)
-        _check_probabilities("start", start)
+        # What rounding takes from one or adds to it is no probability of ending.
+        transitions = _probabilities("transitions", transitions, 1e-6 if single else 1e-9)
+        start = _probabilities("start", start, 1e-6)
         if abs(start.sum() - 1) > 1e-9:
             raise ValueError(f"start must sum to one, got {start.sum():.6g}")
-        _checks.discount(discount)
+        _checks.number("discount", discount, at_least=0, at_most=1)
         if discount == 1 and (endless := _endless_states(transitions)).size:
             raise ValueError(
                 "discount must be below 1 unless every policy ends: "
@@ -85,20 +91,26 @@ class MDP:
 
 @dataclass(frozen=True, eq=False, init=False)
 class Batch:
-    """D: transitions (s, a, r, s') between numbered states."""
+    """D: transitions (s, a, r, s') between numbered states.
+
+    Attributes:
+        state: s, [B].
+        action: a, [B].
+        reward: r, [B].
+        successor: s', [B]; any state where `terminal`.
+        terminal: whether the episode ended instead of reaching s', [B] of booleans.
+    """
 
     state: Int[np.ndarray, " B"]
     action: Int[np.ndarray, " B"]
     reward: Float[np.ndarray, " B"]
     successor: Int[np.ndarray, " B"]
-    """s'; any state where `terminal`."""
     terminal: np.ndarray
-    """Whether the episode ended instead of reaching s', [B] of booleans."""
 
     def __init__(self, state: Any, action: Any, reward: Any, successor: Any, terminal: Any) -> None:
         """Take five arrays [B], and refuse what are no transitions."""
         reward = _checks.real_array("reward", reward, ("B",))
-        terminal = np.asarray(terminal)
+        terminal = np.asarray(_checks.as_array("terminal", terminal))
         if terminal.dtype != np.bool_:
             raise ValueError(f"terminal must hold booleans, got {terminal.dtype}")
         _checks.shape("terminal", terminal, reward.shape)
@@ -118,8 +130,16 @@ class Batch:
         _checks.action_array("action", self.action, length=size, num_actions=num_actions)
 
 
+def check_sequence(batches: Any) -> None:
+    """Refuse anything but a sequence of at least one `Batch`."""
+    if not isinstance(batches, Sequence) or not all(isinstance(b, Batch) for b in batches):
+        raise ValueError("batches must be a list of Batch objects")
+    if not batches:
+        raise ValueError("batches must hold at least one batch")
+
+
 def sample_batch(
-    mdp: MDP, seed: int, size: int, *, behaviour: Any = None, episode_steps: int | None = None
+    mdp: MDP, seed: Any, size: Any, *, behaviour: Any = None, episode_steps: Any = None
 ) -> Batch:
     """Collect transitions by acting in the MDP, a new episode starting where one ended.
 
@@ -130,13 +150,18 @@ def sample_batch(
         behaviour: the probabilities of the actions in each state, [S, A]; uniform if not given.
         episode_steps: an episode is cut after so many steps (which ends nothing); None: never.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(_checks.count("seed", seed, at_least=0))
+    _checks.count("size", size)
+    if episode_steps is not None:
+        _checks.count("episode_steps", episode_steps)
     num_states, num_actions = mdp.num_states, mdp.num_actions
     if behaviour is None:
         behaviour = np.full((num_states, num_actions), 1 / num_actions)
     behaviour = _checks.real_array("behaviour", behaviour, ("S", "A"))
     _checks.shape("behaviour", behaviour, (num_states, num_actions))
-    _check_probabilities("behaviour", behaviour)
+    behaviour = _probabilities("behaviour", behaviour, 1e-6)
+    if (behaviour.sum(axis=-1) < 1 - 1e-9).any():
+        raise ValueError(f"behaviour must sum to one, but a row sums to {behaviour.sum(-1).min()}")
     action_sums = behaviour.cumsum(axis=-1) / behaviour.sum(axis=-1, keepdims=True)
     next_sums, start_sums = mdp.transitions.cumsum(axis=-1), mdp.start.cumsum() / mdp.start.sum()
 
@@ -157,12 +182,14 @@ def sample_batch(
     return Batch(states, actions, mdp.rewards[states, actions], next_states, terminal == 1)
 
 
-def _check_probabilities(name: str, array: np.ndarray) -> None:
+def _probabilities(name: str, array: np.ndarray, tolerance: float) -> np.ndarray:
+    """The rows, those that sum to one up to the tolerance made to do so exactly."""
     if (array < 0).any():
         raise ValueError(f"{name} holds a negative probability, {array.min():.6g}")
-    total = array.sum(axis=-1).max()
-    if total > 1 + 1e-9:
-        raise ValueError(f"{name} must sum to at most one, but a row sums to {total:.6g}")
+    totals = array.sum(axis=-1, keepdims=True)
+    if totals.max() > 1 + tolerance:
+        raise ValueError(f"{name} must sum to at most one, but a row sums to {totals.max():.9g}")
+    return array / np.where(np.abs(totals - 1) <= tolerance, totals, 1.0)
 
 
 def _endless_states(transitions: Float[np.ndarray, "S A S"]) -> Int[np.ndarray, " E"]:

@@ -34,6 +34,31 @@ def test_terminal_labels_ignore_even_infinite_values():
     assert labels.tolist() == [2.0]
 
 
+def test_n_step_labels_have_a_discount_each():
+    labels = conqur.q_labels(
+        np.array([1, 2]),
+        np.array([False, False]),
+        np.array([[10.0], [20.0]]),
+        np.array([0, 0]),
+        discount=np.array([0.5, 0.25]),
+    )
+    assert labels.tolist() == [6.0, 7.0]
+
+
+def test_integer_q_values_are_sampled_like_any_other():
+    drawn = conqur.boltzmann_assignment(
+        jax.random.key(0), np.tile([[0, 1]], (4000, 1)), temperature=0.5
+    )
+    np.testing.assert_allclose(drawn.mean(), 1 / (1 + np.exp(-2)), atol=0.02)
+    assert conqur.adaptive_temperature([[1, 2]]).tolist() == [1.0]
+
+
+def test_half_precision_prefers_no_action():
+    q_values = jnp.zeros((90_000, 18), jnp.bfloat16)
+    drawn = conqur.boltzmann_assignment(jax.random.key(0), q_values)
+    np.testing.assert_allclose(np.bincount(drawn) / 5000, 1.0, atol=0.06)
+
+
 def test_double_q_labels_choose_by_one_and_value_by_the_other():
     chooser = np.array([[0.0, 1.0]])
     valuer = np.array([[5.0, 3.0]])
@@ -166,7 +191,11 @@ GOOD = {
         ("assigned", np.array([0, 3]), "assigned holds action 3, but there are 3 actions"),
         ("assigned", np.array([0, -1]), "assigned holds action -1"),
         ("assigned", np.zeros(2), "assigned must hold integers"),
-        ("discount", 1.5, "discount must lie between 0 and 1"),
+        ("reward", np.array([0.0, np.nan]), "reward holds NaN"),
+        ("terminal", np.array([0.0, 0.5]), "terminal must hold booleans"),
+        ("discount", np.array([0.9, 1.1]), "discount must lie between 0 and 1"),
+        ("discount", None, "discount must be a number"),
+        ("discount", 1.5, "discount must be a number"),
     ],
 )
 def test_q_labels_refuses_bad_input(argument, value, message):

@@ -1,6 +1,7 @@
 """The command line, run as people run it."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -25,9 +26,13 @@ def test_demo_end_to_end(tmp_path):
     done = conqur_command("demo", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     values = json.loads(done.stdout.splitlines()[-1])
-    four_state = {key: value for key, value in values.items() if key != "grid_world"}
-    assert four_state == {
+    grid = values.pop("grid_world")
+    starts = values.pop("random_starts")
+    assert values.pop("seed") == 1
+    assert values.pop("version") == conqur.__version__
+    assert values == {
         "q_learning": pytest.approx(0.3),
+        "regression": pytest.approx(0.3),
         "penalised": pytest.approx(0.5),
         "algorithm_1": pytest.approx(0.5),
         "pcvi": pytest.approx(0.5),
@@ -35,8 +40,8 @@ def test_demo_end_to_end(tmp_path):
         "unconstrained": pytest.approx(2.0),
         "best_realizable": pytest.approx(0.5),
     }
-    grid = values["grid_world"]
-    assert grid.keys() == four_state.keys()
+    assert grid.keys() == values.keys()
+    assert starts["plain"] < starts["penalised"] <= starts["starts"]
     assert grid["pcvi"] == pytest.approx(grid["best_realizable"])
     assert grid["algorithm_1"] == pytest.approx(grid["best_realizable"])
     assert grid["q_learning"] <= grid["best_realizable"] <= grid["unconstrained"]
@@ -61,13 +66,16 @@ def test_version_and_help(capsys):
     ("arguments", "words"),
     [
         ([], "Expected one of {demo}"),
-        (["dmo"], "dmo"),
+        (["dmo"], "there is no command 'dmo'"),
         (["demo", "--sed", "3"], "--sed"),
         (["demo", "--seed", "x"], "--seed"),
         (["demo", "--seed"], "--seed"),
         (["demo", "--seed", "-1"], "--seed must be a whole number of at least 0"),
         (["demo", "--output", "/nowhere/page.html"], "there is no folder /nowhere"),
-        (["demo", "--output", "/"], "is a folder"),
+        (["demo", "--output", "/"], "is no regular file"),
+        (["demo", "--output", "/dev/full"], "is no regular file"),
+        (["demo", "--output", "a\0b"], "--output"),
+        (["demo", "--output", "a" * 300], "--output"),
     ],
 )
 def test_wrong_use_is_one_sentence_and_status_2(arguments, words, capsys):
@@ -90,6 +98,29 @@ def test_a_failed_job_is_one_sentence_and_status_1(capsys, monkeypatch, tmp_path
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(OSError, match="No space left"):
         cli.run(["--debug", *arguments])
+
+
+def test_ascii_terminals_lose_letters_but_no_results(tmp_path):
+    environment = os.environ | {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "TERM": "dumb"}
+    command = [sys.executable, "-m", "conqur", "demo"]
+    helped = subprocess.run([*command, "--help"], capture_output=True, env=environment, check=True)
+    assert b"--output FILE" in helped.stdout
+    wrong = subprocess.run([*command, "--seed", "x"], capture_output=True, env=environment)
+    assert wrong.returncode == 2
+    assert wrong.stderr.count(b"\n") == 1
+    assert b"---" not in wrong.stderr
+
+
+def test_pages_are_written_whole_and_through_links(tmp_path):
+    page, link = tmp_path / "page.html", tmp_path / "link.html"
+    page.write_text("old")
+    page.chmod(0o640)
+    link.symlink_to(page)
+    cli._write(link, "new θ")
+    assert link.is_symlink()
+    assert page.read_text(encoding="utf-8") == "new θ"
+    assert page.stat().st_mode & 0o777 == 0o640
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.html", "page.html"]
 
 
 def test_an_interrupt_is_said(capsys, monkeypatch, tmp_path):

@@ -22,6 +22,8 @@ def test_penalty_by_hand():
 def test_penalty_with_a_margin_by_hand():
     # 3.5 + 1.5; 4 is ahead of 2 by more than 0.5; both ties fall short by 0.5.
     assert conqur.penalty(Q_VALUES, ASSIGNED, margin=0.5).tolist() == [5.0, 0.0, 1.0]
+    mean = conqur.penalty(Q_VALUES, ASSIGNED, margin=0.5, over_actions="mean")
+    np.testing.assert_allclose(mean, [5 / 3, 0.0, 1 / 3])
 
 
 def test_penalty_of_one_state_and_of_many_axes():
@@ -52,9 +54,24 @@ def test_libraries_agree_and_gradients_flow():
     np.testing.assert_array_equal(gradient, [[-2.0, 1.0, 1.0], [0.0] * 3, [0.0] * 3])
 
 
+def test_nan_and_actions_that_are_not_there_are_not_hidden_by_compiling():
+    compiled = jax.jit(conqur.penalty)
+    assert np.isnan(compiled(jnp.array([[jnp.nan, 0.0]]), jnp.array([1]))).all()
+    assert np.isnan(compiled(jnp.zeros((1, 3)), jnp.array([5]))).all()
+
+
+def test_integers_are_no_trap():
+    assert conqur.penalty(np.array([[0, 200]], np.uint8), [1]) == 0
+    assert conqur.penalty(np.array([[-100, 100]], np.int8), [0]) == 200
+    assert conqur.penalty([[1, 4, 2]], [0]).tolist() == [4.0]
+
+
 @pytest.mark.parametrize(
     ("q_values", "assigned", "message"),
     [
+        (jnp.full((2, 3), jnp.nan, jnp.bfloat16), np.zeros(2, int), "q_values holds NaN"),
+        ([[1.0, 2.0], [3.0]], [0, 0], "q_values must be an array"),
+        ([["a", "b"]], [0], "q_values must be an array of real numbers"),
         (np.zeros((2, 3)), np.zeros(3, int), r"assigned must have shape \[2\], got \[3\]"),
         (np.zeros((2, 3)), np.array([0, 3]), "assigned holds action 3"),
         (np.zeros((2, 3)), np.array([0.0, 1.0]), "assigned must hold integers"),
@@ -66,8 +83,9 @@ def test_libraries_agree_and_gradients_flow():
 def test_penalty_refuses_bad_input(q_values, assigned, message):
     with pytest.raises(ValueError, match=message):
         conqur.penalty(q_values, assigned)
-    with jax.default_device(jax.devices("cpu")[0]), pytest.raises(ValueError, match=message):
-        conqur.penalty(jnp.asarray(q_values), jnp.asarray(assigned))
+    if isinstance(q_values, np.ndarray):
+        with jax.default_device(jax.devices("cpu")[0]), pytest.raises(ValueError, match=message):
+            conqur.penalty(jnp.asarray(q_values), jnp.asarray(assigned))
 
 
 def test_penalty_refuses_a_negative_margin():
@@ -155,11 +173,56 @@ def test_an_empty_buffer_costs_nothing():
 
 
 def test_samples_follow_the_weights():
-    successors, assigned = filled(Decay(0.5)).sample(jax.random.key(0), 20_000)
+    successors, assigned, weights = filled(Decay(0.5)).sample(jax.random.key(0), 20_000)
+    assert (weights == 1).all()
     batch = np.asarray(successors) // 10
     np.testing.assert_array_equal(assigned, batch % 2)
     frequencies = np.bincount(batch, minlength=4) / 20_000
     np.testing.assert_allclose(frequencies, np.array([1, 2, 4, 8]) / 15, atol=0.02)
+
+
+def test_an_empty_buffer_yields_pairs_of_no_weight():
+    _, assigned, weights = ConsistencyBuffer.empty(4, jnp.zeros(2)).sample(jax.random.key(0), 3)
+    assert assigned.shape == (3,)
+    assert weights.tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("feature_dtype", [jnp.float16, jnp.bfloat16, jnp.float32])
+def test_half_precision_features_and_one_byte_for_an_action(feature_dtype):
+    example = jax.ShapeDtypeStruct((2,), feature_dtype)
+    buffer = ConsistencyBuffer.empty(4, example, action_dtype=jnp.uint8)
+    buffer = jax.jit(lambda b: b.add(jnp.ones((3, 2)), jnp.array([0, 1, 1])))(buffer)
+    assert buffer.successors.dtype == feature_dtype
+    assert buffer.assigned.dtype == jnp.uint8
+    penalty = buffer.penalty(lambda s: s * jnp.array([[1.0, 3.0]], feature_dtype))
+    np.testing.assert_allclose(penalty, 2 / 3, rtol=1e-2)
+    with pytest.raises(ValueError, match="actions are 0 to 255"):
+        buffer.add(np.ones((1, 2), np.float32), np.array([256]))
+    with pytest.raises(ValueError, match="successors must have dtype int32"):
+        ConsistencyBuffer.empty(4, jnp.array(0)).add(np.array([1.7]), np.array([0]))
+
+
+def test_a_jitted_add_is_compiled_once():
+    traces = []
+
+    @jax.jit
+    def add(buffer):
+        traces.append(1)
+        return buffer.add(jnp.ones((1, 2)), jnp.array([0]))
+
+    buffer = ConsistencyBuffer.empty(4, jnp.zeros(2))
+    for _ in range(3):
+        buffer = add(buffer)
+    assert len(traces) == 1
+
+
+def test_old_pairs_of_a_decaying_buffer_still_make_a_mean():
+    buffer = ConsistencyBuffer.empty(4, jnp.array(0), population=Decay(0.5))
+    buffer = buffer.add(jnp.array([0]), jnp.array([0]))
+    for _ in range(60):
+        buffer = buffer.add(jnp.array([0]), jnp.array([0]), terminal=jnp.array([True]))
+    q_values = jnp.array([[0.0, 3.0]] * 4)
+    np.testing.assert_allclose(buffer.penalty(lambda s: q_values), 3.0, rtol=1e-5)
 
 
 def test_buffer_compiles_and_shares_its_states_between_nodes():

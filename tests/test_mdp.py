@@ -82,13 +82,20 @@ GOOD = {
         ("start", np.zeros(2), "start must sum to one"),
         ("start", np.ones(2), "start must sum to at most one"),
         ("start", np.ones(3) / 3, "start must have shape"),
-        ("discount", -0.1, "discount must lie between 0 and 1"),
-        ("discount", float("nan"), "discount must lie between 0 and 1"),
+        ("discount", -0.1, "discount must be a number"),
+        ("discount", float("nan"), "discount must be a number"),
     ],
 )
 def test_mdp_refuses_bad_input(argument, value, message):
     with pytest.raises(ValueError, match=message):
         MDP(**(GOOD | {argument: value}))
+
+
+def test_single_precision_probabilities_are_welcome():
+    rng = np.random.default_rng(0)
+    transitions = rng.dirichlet(np.ones(7), size=(7, 3)).astype(np.float32)
+    mdp = MDP(transitions, np.ones((7, 3)), np.full(7, 1 / 7, np.float32), 0.999999)
+    np.testing.assert_allclose(mdp.value([0] * 7), 1e6, rtol=1e-6)  # nothing leaks away
 
 
 def test_without_discount_every_policy_has_to_end():
@@ -101,6 +108,22 @@ def test_without_discount_every_policy_has_to_end():
     MDP(*arguments, discount=0.999)
     transitions[1, 0, 0] = 0.5
     assert MDP(*arguments, discount=1.0).value([0, 0, 0]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (dict(behaviour=np.zeros((2, 2))), "behaviour must sum to one"),
+        (dict(behaviour=np.full((2, 2), 0.1)), "behaviour must sum to one"),
+        (dict(episode_steps=0), "episode_steps must be a whole number"),
+        (dict(size=0), "size must be a whole number"),
+        (dict(size=2.5), "size must be a whole number"),
+        (dict(seed=-1), "seed must be a whole number of at least 0"),
+    ],
+)
+def test_sampling_refuses_bad_settings(settings, message):
+    with pytest.raises(ValueError, match=message):
+        sample_batch(**(dict(mdp=two_states(), seed=0, size=5) | settings))
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -112,7 +113,49 @@ def test_penalised_update_follows_the_finite_difference_of_its_objective():
     np.testing.assert_allclose(theta - np.asarray(updated), gradient, atol=1e-4)
 
 
+def test_pair_weights_by_hand():
+    def loss(pair_weights):
+        return conqur.penalised_loss(
+            Q_VALUES,
+            ACTIONS,
+            LABELS,
+            BUFFER_Q_VALUES,
+            ASSIGNED,
+            penalty_weight=1.0,
+            pair_weights=np.array(pair_weights),
+        )
+
+    assert loss([1.0, 3.0, 0.0]) == 2.125 + (1 * 1.0 + 3 * 2.0) / 4
+    assert loss([0.0, 0.0, 0.0]) == 2.125  # nothing drawn from an empty buffer
+
+
+def test_penalised_update_takes_networks_and_keeps_their_precision():
+    network = eqx.nn.MLP(2, 3, 8, 1, key=jax.random.key(0))
+    buffer = ConsistencyBuffer.empty(2, jnp.zeros(2)).add(jnp.ones((1, 2)), jnp.array([0]))
+
+    def update(network):
+        return conqur.penalised_update(
+            lambda network, states: jax.vmap(network)(states),
+            network,
+            jnp.ones((4, 2)),
+            jnp.zeros(4, int),
+            jnp.ones(4),
+            buffer,
+            learning_rate=jnp.float32(0.1),
+            penalty_weight=1.0,
+        )
+
+    before = float(jax.vmap(network)(jnp.ones((1, 2)))[0, 0])
+    after = float(jax.vmap(update(network))(jnp.ones((1, 2)))[0, 0])
+    assert abs(1 - after) < abs(1 - before)
+    half = jax.tree.map(lambda x: x.astype(jnp.bfloat16) if eqx.is_array(x) else x, network)
+    dtypes = {x.dtype for x in jax.tree.leaves(eqx.filter(update(half), eqx.is_array))}
+    assert dtypes == {jnp.dtype(jnp.bfloat16)}
+
+
 def test_annealed_penalty_weight():
+    assert conqur.annealed_penalty_weight(100, 50_000_000) == pytest.approx(100 * 50 / 52)
+    assert isinstance(conqur.annealed_penalty_weight(0.5, 10), float)  # so that torch takes it
     assert conqur.annealed_penalty_weight(0.5, 0) == 0.0
     np.testing.assert_allclose(conqur.annealed_penalty_weight(0.5, 2_000_000), 0.25)
     np.testing.assert_allclose(conqur.annealed_penalty_weight(2.0, 6_000_000), 1.5)

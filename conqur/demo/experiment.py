@@ -5,11 +5,16 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from conqur import exact, tabular
 from conqur.exact import PolicyConsistent
 from conqur.exact.information_sets import Cell
+
+PENALTY_WEIGHT = 10.0
+"""λ of the penalised regression."""
+MARGIN = 0.01
+"""Its hinge margin; without one it may end on a tie."""
 
 Announce = Callable[[str], None]
 """Called with a few words before each piece of work."""
@@ -60,17 +65,28 @@ class Example:
 
 
 @dataclass(frozen=True)
+class RandomStarts:
+    """From how many random starts regression ends at the best policy of the four-state example."""
+
+    starts: int
+    """How many there were."""
+    begun: int
+    """How many of them were greedy for a best realizable policy already."""
+    plain: int
+    """From how many plain regression ended there."""
+    penalised: int
+    """From how many penalised regression did."""
+    penalised_found: int
+    """How many of those had not begun there."""
+
+
+@dataclass(frozen=True)
 class Demo:
     """The appendix's example, a random grid world, and how often the penalty alone suffices."""
 
     four_state: Example
     grid_world: Example
-    starts: int
-    """From how many random starts both kinds of regression were run on the four-state example."""
-    plain_successes: int
-    """From how many of them plain regression ended at the best realizable value."""
-    penalised_successes: int
-    """From how many of them penalised regression did."""
+    random_starts: RandomStarts
 
 
 def run_demo(seed: int, announce: Announce) -> Demo:
@@ -97,16 +113,8 @@ def run_demo(seed: int, announce: Announce) -> Demo:
         steps=40_000,
     )
     announce("four states: plain and penalised regression from 20 random starts")
-    starts = np.random.default_rng(0).normal(size=(20, 2))
-    return Demo(
-        four_state=four_state,
-        grid_world=grid,
-        starts=len(starts),
-        plain_successes=_successes(problem, starts, four_state.best_realizable, penalty_weight=0.0),
-        penalised_successes=_successes(
-            problem, starts, four_state.best_realizable, penalty_weight=10.0
-        ),
-    )
+    random_starts = _random_starts(problem, four_state.best_realizable)
+    return Demo(four_state, grid, random_starts)
 
 
 def announce_as(announce: Announce, example: str, words: str) -> None:
@@ -130,8 +138,9 @@ def _example(
     }
     announce("Q-learning")
     q_learning = _q_learning(problem, theta, epsilon=epsilon, steps=steps)
-    announce("penalised regression")
-    penalised = _penalised(problem, theta)
+    announce("plain and penalised regression")
+    plain = _regression_method(problem, theta, penalty_weight=0.0)
+    penalised = _regression_method(problem, theta, penalty_weight=PENALTY_WEIGHT)
     announce("Algorithm 1")
     algorithm_1 = _algorithm_1(problem)
     announce("PCVI")
@@ -143,6 +152,7 @@ def _example(
         policies=policies,
         methods=(
             q_learning,
+            plain,
             penalised,
             algorithm_1,
             _policy_consistent(problem, "pcvi", pcvi, "sweep"),
@@ -175,12 +185,15 @@ def _q_learning(
     )
 
 
-def _penalised(problem: tabular.Problem, theta: Float[np.ndarray, " d"]) -> Method:
-    result = _regression(problem, theta, penalty_weight=10.0)
+def _regression_method(
+    problem: tabular.Problem, theta: Float[np.ndarray, " d"], *, penalty_weight: float
+) -> Method:
+    result = _regression(problem, theta, penalty_weight=penalty_weight)
+    penalty = f"λ = {penalty_weight:g}, margin {MARGIN:g}, all labels in the buffer, "
     return Method(
-        key="penalised",
-        name="the penalty alone",
-        setting=f"batch regression, λ = 10, all labels in the buffer, from θ = {_written(theta)}",
+        key="penalised" if penalty_weight else "regression",
+        name="the penalty alone" if penalty_weight else "batch regression",
+        setting=f"20 batches, {penalty * bool(penalty_weight)}from θ = {_written(theta)}",
         value=problem.mdp.value(result.policy),
         promised=_promised(problem, result.theta),
         theta=result.theta,
@@ -201,7 +214,7 @@ def _regression(
         discount=mdp.discount,
         theta=theta,
         penalty_weight=penalty_weight,
-        margin=0.01,
+        margin=MARGIN,
     )
 
 
@@ -245,15 +258,24 @@ def _policy_consistent(
     )
 
 
-def _successes(
-    problem: tabular.Problem,
-    starts: Float[np.ndarray, "K d"],
-    best: float,
-    *,
-    penalty_weight: float,
-) -> int:
-    results = [_regression(problem, theta, penalty_weight=penalty_weight) for theta in starts]
-    return sum(problem.mdp.value(result.policy) > best - 1e-9 for result in results)
+def _random_starts(problem: tabular.Problem, best: float) -> RandomStarts:
+    starts = np.random.default_rng(0).normal(size=(20, 2))
+
+    def at_best(thetas: Float[np.ndarray, "K d"]) -> Bool[np.ndarray, " K"]:
+        return np.array(_policy_values(problem, thetas)) > best - 1e-9
+
+    def ends(penalty_weight: float) -> Bool[np.ndarray, " K"]:
+        results = (_regression(problem, start, penalty_weight=penalty_weight) for start in starts)
+        return at_best(np.stack([result.theta for result in results]))
+
+    begun, penalised = at_best(starts), ends(PENALTY_WEIGHT)
+    return RandomStarts(
+        starts=len(starts),
+        begun=int(begun.sum()),
+        plain=int(ends(0.0).sum()),
+        penalised=int(penalised.sum()),
+        penalised_found=int((penalised & ~begun).sum()),
+    )
 
 
 def _promised(problem: tabular.Problem, theta: Float[np.ndarray, " d"]) -> float:

@@ -103,18 +103,21 @@ def _four_state_slots(example: Example) -> dict[str, str]:
 
 
 def _starts_slots(demo: Demo) -> dict[str, str]:
-    counts = {"Without the penalty": demo.plain_successes, "With it": demo.penalised_successes}
-    colours = COLOURS["q_learning"], COLOURS["penalised"]
+    result = demo.random_starts
+    counts = {"Without the penalty": result.plain, "With it": result.penalised}
+    colours = COLOURS["regression"], COLOURS["penalised"]
     bars = [
-        Bar(name, count, colour, f"{count} of {demo.starts}")
+        Bar(name, count, colour, f"{count} of {result.starts}")
         for (name, count), colour in zip(counts.items(), colours, strict=True)
     ]
-    title = f"Successes among {demo.starts} random starts"
+    title = f"Successes among {result.starts} random starts"
     return {
-        "starts": str(demo.starts),
-        "plain_successes": str(demo.plain_successes),
-        "penalised_successes": str(demo.penalised_successes),
-        "starts_chart": report.bar_chart(bars, title=title, high=demo.starts),
+        "starts": str(result.starts),
+        "begun": str(result.begun),
+        "plain_successes": str(result.plain),
+        "penalised_successes": str(result.penalised),
+        "penalised_found": str(result.penalised_found),
+        "starts_chart": report.bar_chart(bars, title=title, high=result.starts),
     }
 
 

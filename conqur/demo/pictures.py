@@ -15,6 +15,7 @@ from conqur.tabular import MDP, greedy_policy
 
 COLOURS = {
     "q_learning": "var(--vermillion)",
+    "regression": "var(--muted)",
     "penalised": "var(--orange)",
     "algorithm_1": "var(--blue)",
     "pcvi": "var(--green)",

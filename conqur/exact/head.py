@@ -54,12 +54,12 @@ def consistent_head(
     features = _checks.real_array("phi", phi, ("S", "F"))
     if np.abs(features).max() >= 1e100:
         raise ValueError(f"phi must stay below 1e100, got {np.abs(features).max():.1e}")
-    _checks.positive("num_actions", num_actions)
+    _checks.count("num_actions", num_actions)
     actions = _checks.action_array(
         "actions", actions, length=len(features), num_actions=num_actions
     )
-    _checks.positive("tolerance", tolerance)
-    _checks.positive("max_iterations", max_iterations)
+    _checks.number("tolerance", tolerance, above=0)
+    _checks.count("max_iterations", max_iterations)
     x = np.column_stack([features, np.ones(len(features))])
     if num_actions == 1:
         zero = np.zeros((x.shape[1], 1))
@@ -77,9 +77,7 @@ def consistent_head(
         if lower > 0:
             return Verdict(Consistency.CONSISTENT, theta, None, lower, best)
         if best <= tolerance and residual <= _SHARP:
-            break
-    if best <= tolerance:
-        return Verdict(Consistency.INCONSISTENT, None, certificate, 0.0, best)
+            return Verdict(Consistency.INCONSISTENT, None, certificate, 0.0, best)
     return Verdict(Consistency.UNDECIDED, None, None, 0.0, best)
 
 

@@ -79,6 +79,8 @@ class InformationSets:
 
     def intern(self, commitments: tuple[Cell, ...]) -> Cells:
         """The one `Cells` object for these commitments, so that caches can go by identity."""
+        if not commitments:
+            raise ValueError("features let no θ be strictly greedy in all these states together")
         if len(commitments) > self.max_cells:
             raise ValueError(f"max_cells is {self.max_cells}, but {len(commitments)} are needed")
         return self._interned.setdefault(commitments, Cells(commitments))

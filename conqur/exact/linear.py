@@ -27,18 +27,18 @@ def consistent(features: Any, actions: Any, *, tolerance: float = 1e-12) -> Verd
         actions: the committed action of each row, [S]. The same state may stand in several rows.
         tolerance: the normalised margin below which a certificate counts as "none".
     """
-    features = _checks.real_array("features", features, ("S", "A", "d"))
+    features = _real_features(features)
     actions = _checks.action_array(
         "actions", actions, length=features.shape[0], num_actions=features.shape[1]
     )
-    _checks.positive("tolerance", tolerance)
-    return _decide(_scaled(features), actions, tolerance)
+    _checks.number("tolerance", tolerance, above=0)
+    return _decide(features, actions, tolerance)
 
 
 def _decide(
     features: Float[np.ndarray, "S A d"], actions: Int[np.ndarray, " S"], tolerance: float
 ) -> Verdict:
-    """What `consistent` answers, for arguments that were checked and scaled."""
+    """What `consistent` answers, for arguments that were checked."""
     rows = constraint_rows(features, actions)
     unit_rows = _normalised(rows)
     if not len(rows):  # a single action: every θ is greedy
@@ -46,15 +46,13 @@ def _decide(
         return Verdict(Consistency.CONSISTENT, zero, None, np.inf, np.inf)
 
     weights = _balance(unit_rows)
-    balance = unit_rows.T @ weights
-    upper = float(np.linalg.norm(balance) / weights.sum())
-    # All weighted rows have the same margin. Solving for that is more accurate than the balance
-    # when the weighted rows almost cancel.
-    support = unit_rows[weights > 0]
-    solved = np.linalg.lstsq(support, np.ones(len(support)), rcond=None)[0]
-    lower, theta = max(((_margin(unit_rows, t), t) for t in (balance, solved)), key=lambda m: m[0])
+    upper = float(np.linalg.norm(unit_rows.T @ weights) / weights.sum())
+    theta = _best_witness(unit_rows, weights)
+    if not strictly_greedy(features, actions, theta):
+        theta = _rescaled_witness(unit_rows)
     if strictly_greedy(features, actions, theta):
-        return Verdict(Consistency.CONSISTENT, theta, None, max(lower, 0.0), max(lower, upper))
+        lower = max(_margin(unit_rows, theta), 0.0)
+        return Verdict(Consistency.CONSISTENT, theta, None, lower, max(lower, upper))
     if upper <= tolerance:
         certificate = np.zeros(features.shape[:2])
         certificate[_others(actions, features.shape[1])] = weights / weights.sum()
@@ -76,9 +74,9 @@ def strictly_greedy(
     theta: Float[np.ndarray, " d"],
 ) -> bool:
     """Whether θ prefers every committed action by more than rounding could account for."""
-    eps = np.finfo(np.float64).eps
+    eps, smallest = np.finfo(np.float64).eps, np.finfo(np.float64).smallest_subnormal
     scores, sizes = features @ theta, np.abs(features) @ np.abs(theta)
-    error = (len(theta) + 2) * eps * sizes
+    error = (len(theta) + 2) * (eps * sizes + 2 * smallest)
     index = np.arange(len(actions))
     ahead = (scores - error)[index, actions][:, None] > scores + error
     ahead[index, actions] = True
@@ -97,8 +95,7 @@ class LinearPolicies:
 
     def __init__(self, features: Any) -> None:
         """Take φ, [S, A, d], which decides the class."""
-        self.features = _checks.real_array("features", features, ("S", "A", "d"))
-        self._scaled_features = _scaled(self.features)
+        self.features = _real_features(features)
         self.num_states, self.num_actions, self.num_features = self.features.shape
         self._witnesses: dict[tuple[int, ...], Float[np.ndarray, " d"] | None] = {
             (self.FREE,) * self.num_states: np.zeros(self.num_features)
@@ -109,6 +106,11 @@ class LinearPolicies:
 
     def witness(self, commitments: tuple[int, ...]) -> Float[np.ndarray, " d"] | None:
         """A θ that is strictly greedy for all commitments, or None if there is none."""
+        if len(commitments) != self.num_states:
+            raise ValueError(
+                f"commitments must hold an action or FREE for each of the "
+                f"{self.num_states} states, got {len(commitments)}"
+            )
         if commitments not in self._witnesses:
             states = np.flatnonzero(np.array(commitments) != self.FREE)
             self._witnesses[commitments] = self._solve(states, np.array(commitments)[states])
@@ -132,8 +134,15 @@ class LinearPolicies:
                 given.
             committed: pairs (state, action) that were committed before.
         """
-        rows = np.arange(self.num_states) if states is None else np.asarray(states)
-        before = np.array(list(committed), dtype=np.int64).reshape(-1, 2)
+        states = np.arange(self.num_states) if states is None else states
+        rows = _checks.state_array("states", states, length=len(states), num_states=self.num_states)
+        before = np.array(list(committed) or np.zeros((0, 2), int)).reshape(-1, 2)
+        _checks.state_array(
+            "committed", before[:, 0], length=len(before), num_states=self.num_states
+        )
+        _checks.action_array(
+            "committed", before[:, 1], length=len(before), num_actions=self.num_actions
+        )
 
         def accepts(at: Int[np.ndarray, " K"], actions: Int[np.ndarray, " K"]) -> bool:
             all_states = np.concatenate([before[:, 0], rows[at]])
@@ -151,7 +160,7 @@ class LinearPolicies:
     def _solve(
         self, states: Int[np.ndarray, " K"], actions: Int[np.ndarray, " K"]
     ) -> Float[np.ndarray, " d"] | None:
-        verdict = _decide(self._scaled_features[states], actions, self.TOLERANCE)
+        verdict = _decide(self.features[states], actions, self.TOLERANCE)
         if verdict.outcome is Consistency.UNDECIDED:
             raise ValueError(
                 f"features leave it open whether {dict(zip(states, actions, strict=True))} is "
@@ -177,10 +186,11 @@ def _others(actions: Int[np.ndarray, " S"], num_actions: int) -> np.ndarray:
     return np.arange(num_actions) != actions[:, None]
 
 
-def _scaled(features: Float[np.ndarray, "S A d"]) -> Float[np.ndarray, "S A d"]:
-    """The same features times a power of two, which rounds nothing and keeps sums from overflow."""
-    _, exponent = np.frexp(np.abs(features).max())
-    return np.ldexp(features, -exponent)
+def _real_features(features: Any) -> Float[np.ndarray, "S A d"]:
+    features = _checks.real_array("features", features, ("S", "A", "d"))
+    if np.abs(features).max() > 1e300:  # differences and sums could overflow
+        raise ValueError(f"features must stay below 1e300, got {np.abs(features).max():.1e}")
+    return features
 
 
 def _normalised(rows: Float[np.ndarray, "R d"]) -> Float[np.ndarray, "R d"]:
@@ -202,6 +212,29 @@ def _balance(unit_rows: Float[np.ndarray, "R d"]) -> Float[np.ndarray, " R"]:
     except RuntimeError:  # out of iterations: equal weights, which leave it undecided
         weights = np.full(len(unit_rows), 1 / len(unit_rows))
     return np.asarray(weights)
+
+
+def _best_witness(
+    unit_rows: Float[np.ndarray, "R d"], weights: Float[np.ndarray, " R"]
+) -> Float[np.ndarray, " d"]:
+    """The θ of the largest margin that the weights lead to, scaled to a largest entry of one."""
+    # All weighted rows have the same margin. Solving for that is more accurate than the balance
+    # when the weighted rows almost cancel.
+    support = unit_rows[weights > 0]
+    solved = np.linalg.lstsq(support, np.ones(len(support)), rcond=None)[0]
+    theta = max(unit_rows.T @ weights, solved, key=lambda theta: _margin(unit_rows, theta))
+    return theta / (np.abs(theta).max() or 1.0)
+
+
+def _rescaled_witness(unit_rows: Float[np.ndarray, "R d"]) -> Float[np.ndarray, " d"]:
+    """A witness found with features of equal size, which consistency does not depend on.
+
+    Where features differ by many orders of magnitude the best margin may vanish in rounding,
+    although a witness exists. A power of two rounds nothing.
+    """
+    _, exponents = np.frexp(np.abs(unit_rows).max(axis=0))
+    rows = _normalised(np.ldexp(unit_rows, -exponents))
+    return np.ldexp(_best_witness(rows, _balance(rows)), -exponents)
 
 
 def _margin(unit_rows: Float[np.ndarray, "R d"], theta: Float[np.ndarray, " d"]) -> float:

@@ -20,33 +20,38 @@ from conqur.mdp import MDP, Batch, sample_batch
 Table = list[list[CellValues]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PolicyConsistent:
-    """What PCVI or PCQL found."""
+    """What PCVI or PCQL found.
+
+    Attributes:
+        value: the value of the best cell at the start.
+        policy: the greedy policy of the best cell's witness, [S].
+        theta: that witness, [d].
+        cells: every cell at the start and its value. A cell is a tuple with the committed action,
+            or `LinearPolicies.FREE`, for every state.
+        cell_counts: how many different cells all ConQ[s] had: after each sweep, that which changed
+            nothing included (PCVI), or at 100 moments along the way (PCQL).
+        values: the value of the best cell at those moments.
+        sweeps: sweeps until no value changed any more (PCVI) or transitions seen (PCQL).
+    """
 
     value: float
-    """The value of the best cell at the start."""
     policy: Int[np.ndarray, " S"]
-    """The greedy policy of the best cell's witness."""
     theta: Float[np.ndarray, " d"]
-    """The best cell's witness."""
     cells: dict[Cell, float]
-    """Every cell at the start and its value."""
     cell_counts: tuple[int, ...]
-    """How many different cells all ConQ[s] had: after each sweep (PCVI), along the way (PCQL)."""
     values: tuple[float, ...]
-    """The value of the best cell at those moments."""
     sweeps: int
-    """Sweeps until no value changed any more (PCVI) or transitions seen (PCQL)."""
 
 
 def pcvi(
-    mdp: MDP,
+    mdp: Any,
     features: Any,
     *,
-    tolerance: float = 1e-10,
-    max_sweeps: int = 10_000,
-    max_cells: int = 50_000,
+    tolerance: Any = 1e-10,
+    max_sweeps: Any = 10_000,
+    max_cells: Any = 50_000,
 ) -> PolicyConsistent:
     """Policy-consistent value iteration: the exact best value over all realizable greedy policies.
 
@@ -57,7 +62,9 @@ def pcvi(
         max_sweeps: an error if it has not ended by then.
         max_cells: an error if a function needs more cells.
     """
-    sets = InformationSets(_policies(mdp, features), max_cells)
+    _checks.number("tolerance", tolerance, above=0)
+    _checks.count("max_sweeps", max_sweeps)
+    sets = InformationSets(_policies(mdp, features), _checks.count("max_cells", max_cells))
     q = _zero_table(sets)
     counts, values = [], []
     for sweep in range(1, max_sweeps + 1):
@@ -78,7 +85,7 @@ def pcvi(
 
 
 def pcql(
-    mdp: MDP,
+    mdp: Any,
     features: Any,
     *,
     seed: int = 0,
@@ -102,10 +109,9 @@ def pcql(
         rate_decay: between 0.5 and 1; 1 averages, less forgets early estimates faster.
         max_cells: an error if a function needs more cells.
     """
-    if not 0.5 < rate_decay <= 1:
-        raise ValueError(f"rate_decay must lie above 0.5 and up to 1, got {rate_decay}")
-    _checks.positive("steps", steps)
-    sets = InformationSets(_policies(mdp, features), max_cells)
+    _checks.number("rate_decay", rate_decay, above=0.5, at_most=1)
+    _checks.count("steps", steps)
+    sets = InformationSets(_policies(mdp, features), _checks.count("max_cells", max_cells))
     data = sample_batch(mdp, seed, steps, behaviour=behaviour, episode_steps=episode_steps)
     q = _zero_table(sets)
     visits = np.zeros((mdp.num_states, mdp.num_actions))
@@ -119,7 +125,9 @@ def pcql(
     return _answer(sets, _at_start(mdp, sets, q), counts, values, steps)
 
 
-def _policies(mdp: MDP, features: Any) -> LinearPolicies:
+def _policies(mdp: Any, features: Any) -> LinearPolicies:
+    if not isinstance(mdp, MDP):
+        raise ValueError(f"mdp must be an MDP, got {type(mdp).__name__}")
     policies = LinearPolicies(features)
     wanted = (mdp.num_states, mdp.num_actions, policies.num_features)
     _checks.shape("features", policies.features, wanted)

@@ -15,24 +15,29 @@ class Consistency(enum.Enum):
     UNDECIDED = "neither a witness nor a certificate was found within the limits"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Verdict:
     """The outcome of a consistency test with the proof that goes with it.
 
     The rows of a test are the differences d = φ(s, σ(s)) − φ(s, a'), one for every commitment
     [s ↦ σ(s)] and every other action a'. The *normalised margin* of a θ is the smallest
     d·θ / (|d| |θ|) over the rows; σ is consistent iff the best normalised margin is positive.
+
+    Attributes:
+        outcome: CONSISTENT, INCONSISTENT or UNDECIDED.
+        theta: the witness, strictly greedy on every row; None unless CONSISTENT.
+        certificate: Farkas weights y ≥ 0 on the rows that sum to one with |Σ y d/|d|| ≤ tolerance,
+            [S, A], zero at the committed actions; None unless INCONSISTENT.
+        margin_lower: a normalised margin that was attained; 0 if none was.
+        margin_upper: no θ has a larger normalised margin (|Σ y d/|d|| for some such y).
     """
 
     outcome: Consistency
     theta: Float[np.ndarray, "..."] | None
-    """The witness: strictly greedy on every row (only if CONSISTENT)."""
     certificate: Float[np.ndarray, "S A"] | None
-    """Farkas weights y ≥ 0 that sum to one, with |Σ y d/|d|| ≤ tolerance (only if INCONSISTENT)."""
     margin_lower: float
-    """A normalised margin that was attained; 0 if none was (θ = 0 is always at hand)."""
     margin_upper: float
-    """No θ has a larger normalised margin: the norm of a convex combination of the rows d/|d|."""
 
     def __bool__(self) -> bool:
+        """Refuse: there are three outcomes."""
         raise TypeError("a Verdict has three outcomes; compare its .outcome instead")

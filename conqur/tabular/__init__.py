@@ -2,8 +2,8 @@
 
 from conqur.exact.linear import greedy_policies, greedy_policy
 from conqur.mdp import MDP, Batch, sample_batch
+from conqur.tabular.linear_q_learning import QLearning, fitted_q_iteration, q_learning
 from conqur.tabular.problems import Problem, four_state, grid_world, random_mdp
-from conqur.tabular.q_learning import QLearning, fitted_q_iteration, q_learning
 
 __all__ = [
     "MDP",

@@ -56,16 +56,15 @@ def random_mdp(
         branching: how many successors a state-action pair has (fewer where there are fewer states).
         end_probability: the probability of ending at every step.
     """
-    for name, value in (
-        ("num_states", num_states),
-        ("num_actions", num_actions),
-        ("num_features", num_features),
-        ("branching", branching),
-    ):
-        _checks.positive(name, value)
-    if not 0 <= end_probability <= 1:
-        raise ValueError(f"end_probability must lie between 0 and 1, got {end_probability}")
-    rng = np.random.default_rng(seed)
+    for name, value in {
+        "num_states": num_states,
+        "num_actions": num_actions,
+        "num_features": num_features,
+        "branching": branching,
+    }.items():
+        _checks.count(name, value)
+    _checks.number("end_probability", end_probability, at_least=0, at_most=1)
+    rng = np.random.default_rng(_checks.count("seed", seed, at_least=0))
     transitions = np.zeros((num_states, num_actions, num_states))
     for row in transitions.reshape(-1, num_states):
         reached = rng.choice(num_states, min(branching, num_states), replace=False)
@@ -91,11 +90,10 @@ def grid_world(
         discount: γ.
         slip: the probability that a step goes in a random direction instead.
     """
-    if size < 2:
-        raise ValueError(f"size must be at least 2, got {size}")
-    if not 0 <= slip <= 1:
-        raise ValueError(f"slip must lie between 0 and 1, got {slip}")
-    _checks.positive("num_features", num_features)
+    _checks.count("size", size, at_least=2)
+    _checks.count("num_features", num_features)
+    _checks.number("slip", slip, at_least=0, at_most=1)
+    rng = np.random.default_rng(_checks.count("seed", seed, at_least=0))
     goal = size * size - 1
     step = np.zeros((goal + 1, 4, goal + 1))
     for state in range(goal):
@@ -104,6 +102,6 @@ def grid_world(
             target = np.clip([row + down, column + right], 0, size - 1)
             step[state, action, target[0] * size + target[1]] = 1.0
     step = (1 - slip) * step + slip * step.mean(axis=1, keepdims=True)
-    features = np.random.default_rng(seed).normal(size=(goal, 4, num_features))
+    features = rng.normal(size=(goal, 4, num_features))
     mdp = MDP(step[:goal, :, :goal], step[:goal, :, goal], np.eye(goal)[0], discount)
     return Problem(mdp, features)

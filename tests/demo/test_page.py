@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from conqur import __version__, exact, tabular
-from conqur.demo.experiment import Demo, Example, Method
+from conqur.demo.experiment import Demo, Example, Method, RandomStarts
 from conqur.demo.page import render
 
 VOID = {"meta", "br"}
@@ -41,7 +41,7 @@ def example(problem: tabular.Problem) -> Example:
 @pytest.fixture(scope="module")
 def demo() -> Demo:
     grid = tabular.grid_world(0, size=2, num_features=2, slip=0.1)
-    return Demo(example(tabular.four_state()), example(grid), 20, 3, 11)
+    return Demo(example(tabular.four_state()), example(grid), RandomStarts(20, 9, 3, 11, 2))
 
 
 @pytest.fixture(scope="module")

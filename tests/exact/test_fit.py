@@ -5,7 +5,14 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 import conqur
-from conqur.exact import Consistency, consistent, fit_consistent, fit_penalised, project
+from conqur.exact import (
+    Consistency,
+    Feasibility,
+    consistent,
+    fit_consistent,
+    fit_penalised,
+    project,
+)
 from conqur.exact.linear import constraint_rows
 
 # One state, two actions with features (1, 0) and (0, 1): committing to action 0 means θ₁ ≥ θ₂.
@@ -15,7 +22,7 @@ FEATURES = np.eye(2)[None]
 def test_fit_by_hand():
     # Labels pull θ to (0, 2); under θ₁ ≥ θ₂ the nearest point is (1, 1), at squared distance 2.
     fit = fit_consistent(np.eye(2), [0.0, 2.0], FEATURES, [0])
-    assert fit.outcome is Consistency.CONSISTENT
+    assert fit.outcome is Feasibility.FEASIBLE
     np.testing.assert_allclose(fit.theta, [1.0, 1.0], atol=1e-8)
     np.testing.assert_allclose(fit.objective, 2.0, atol=1e-7)
     # Gradient 2(θ − q) = (2, −2) = multiplier · (1, −1).
@@ -37,12 +44,46 @@ def test_projection_by_hand():
 def test_an_impossible_margin_is_inconsistent():
     contradiction = np.stack([np.eye(2)] * 2)
     fit = fit_consistent(np.eye(2), [1.0, 1.0], contradiction, [0, 1], margin=0.1)
-    assert fit.outcome is Consistency.INCONSISTENT
+    assert fit.outcome is Feasibility.INFEASIBLE
     assert fit.theta is None
     assert fit.objective == np.inf
     # ... and without one only ties are left: θ₁ = θ₂.
     tied = fit_consistent(np.eye(2), [0.0, 2.0], contradiction, [0, 1])
     np.testing.assert_allclose(tied.theta, [1.0, 1.0], atol=1e-7)
+
+
+def test_degenerate_projections_are_exact():
+    """Zero multipliers at zero slacks, where an interior-point solver alone leaves 1e-5."""
+    features = np.zeros((4, 2, 2))  # the four-state example's
+    features[0, 0] = features[3, 0] = 0.0, 1.0
+    features[0, 1] = features[1, 1] = 0.8, 0.0
+    features[2, 1] = features[3, 1] = -1.0, 0.0
+    for point in ([0.0, 0.0], [1.0, 1.0], [1.0, -1.0]):
+        nearest = project(point, features, [0, 0, 1, 1]).theta
+        assert (constraint_rows(features, np.array([0, 0, 1, 1])) @ nearest >= -1e-12).all()
+        np.testing.assert_allclose(nearest, 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("labels", [1e-8, 1.0, 1e8])
+@pytest.mark.parametrize("inputs", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("rows", [1e-9, 1.0, 1e9])
+def test_fits_do_not_depend_on_units(labels, inputs, rows):
+    x, q = inputs * np.eye(2), labels * np.array([0.0, 2.0])
+    fit = fit_consistent(x, q, rows * FEATURES, [0])
+    np.testing.assert_allclose(fit.theta, labels / inputs, rtol=1e-9)
+    np.testing.assert_allclose(fit.objective, 2 * labels**2, rtol=1e-6)
+    gradient = 2 * x.T @ (x @ fit.theta - q)
+    np.testing.assert_allclose(gradient, fit.multipliers * rows * np.array([1, -1]), rtol=1e-6)
+    apart = fit_consistent(x, q, rows * FEATURES, [0], margin=rows * labels / inputs)
+    np.testing.assert_allclose(apart.theta, labels / inputs * np.array([1.5, 0.5]), rtol=1e-9)
+    weight = 1e3 * labels * inputs / rows  # in units of the squared error per unit of Q
+    held = fit_penalised(x, q, rows * FEATURES, [0], penalty_weight=weight)
+    np.testing.assert_allclose(held, labels / inputs, rtol=1e-6)
+
+
+def test_a_feasible_margin_is_found_however_far_away():
+    fit = fit_consistent([[1.0]], [1.0], [[[0.0], [1.0]], [[0.0], [1e-9]]], [1, 1], margin=1e-3)
+    np.testing.assert_allclose(fit.theta, [1e6])
 
 
 def random_problem(seed):

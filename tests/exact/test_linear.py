@@ -1,4 +1,5 @@
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -140,7 +141,38 @@ def test_a_feasible_cone_without_interior_is_inconsistent():
     assert consistent(features, [0, 0]).outcome is Consistency.INCONSISTENT
 
 
-@pytest.mark.parametrize("scale", [1e-300, 1e-30, 1.0, 1e30, 1e300])
+@pytest.mark.parametrize("small", [1e-8, 1e-14, 1e-100])
+def test_the_answer_does_not_depend_on_the_unit_of_a_feature(small):
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        features = rng.normal(size=(6, 2, 4))
+        actions = rng.integers(0, 2, 6)
+        outcome = consistent(features, actions).outcome
+        scale = np.array([1.0, 1.0, 1.0, small])
+        verdict = consistent(features * scale, actions)
+        assert verdict.outcome is outcome
+        assert 0 <= verdict.margin_lower <= verdict.margin_upper
+
+
+def test_witnesses_hold_in_exact_arithmetic_whatever_the_scales():
+    """States of very different size, checked with fractions."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        scales = 10.0 ** rng.integers(-140, 140, size=(3, 1, 1))
+        features = rng.normal(size=(3, 2, 2)) * scales
+        actions = rng.integers(0, 2, 3)
+        verdict = consistent(features, actions)
+        assert verdict.outcome is consistent(features / scales, actions).outcome
+        if verdict.outcome is Consistency.CONSISTENT:
+            theta = [Fraction(t) for t in verdict.theta.tolist()]
+            for state, action in zip(features.tolist(), actions, strict=True):
+                scores = [
+                    sum(Fraction(x) * t for x, t in zip(f, theta, strict=True)) for f in state
+                ]
+                assert scores[action] > scores[1 - action]
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-30, 1.0, 1e30, 1e290])
 def test_the_answer_does_not_depend_on_scale(scale):
     rng = np.random.default_rng(0)
     features = rng.normal(size=(5, 3, 4)) * scale

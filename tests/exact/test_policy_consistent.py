@@ -65,17 +65,18 @@ def test_pcvi_equals_brute_force_on_degenerate_features(seed):
     np.testing.assert_allclose(pcvi(mdp, features).value, brute_force(mdp, features), atol=1e-7)
 
 
-@settings(max_examples=25)
+@settings(max_examples=150)
 @given(st.integers(0, 1_000_000))
 def test_pcql_converges_to_the_best_realizable_value(seed):
     mdp, features = tabular.random_mdp(
-        seed, 3, 2, 2, discount=0.5, branching=1, end_probability=0.0
+        seed, 2, 2, 2, discount=0.5, branching=1, end_probability=0.0
     )
     # Deterministic transitions: what is left of the error decays with the visits.
-    result = pcql(mdp, features, seed=seed, steps=2000, episode_steps=5, rate_decay=0.6)
-    exact = pcvi(mdp, features)
-    np.testing.assert_allclose(result.value, exact.value, atol=0.02)
-    assert set(result.cells) == set(exact.cells)
+    result = pcql(mdp, features, seed=seed, steps=400, episode_steps=4, rate_decay=0.6)
+    best = brute_force(mdp, features)
+    np.testing.assert_allclose(result.value, best, atol=0.05)
+    assert mdp.value(result.policy) > best - 0.1
+    assert set(result.cells) == set(pcvi(mdp, features).cells)
 
 
 @settings(max_examples=6)
@@ -136,7 +137,16 @@ def test_refuses_bad_input():
             solve(mdp, features[:3])
         with pytest.raises(ValueError, match="features holds NaN"):
             solve(mdp, features * np.nan)
-    with pytest.raises(ValueError, match="rate_decay must lie"):
+    for bad in (dict(tolerance=np.inf), dict(max_sweeps=2.5), dict(max_cells=0)):
+        with pytest.raises(ValueError, match="|".join(bad)):
+            pcvi(mdp, features, **bad)
+    with pytest.raises(ValueError, match="mdp must be an MDP"):
+        pcvi(tabular.four_state(), features)
+    tied = np.array([[[0.0], [0.0], [1.0]], [[0.0], [0.0], [-1.0]]])  # strict alone, not together
+    both = tabular.MDP(np.full((2, 3, 2), 0.3), np.zeros((2, 3)), [0.5, 0.5], 0.9)
+    with pytest.raises(ValueError, match="features let no θ be strictly greedy in all"):
+        pcvi(both, tied)
+    with pytest.raises(ValueError, match="rate_decay must be a number"):
         pcql(mdp, features, rate_decay=0.5)
     with pytest.raises(ValueError, match="steps must be"):
         pcql(mdp, features, steps=0)

@@ -85,3 +85,19 @@ def test_bad_tensors_are_refused():
         conqur.penalty(torch.zeros(2, 3), torch.zeros(2))
     with pytest.raises(ValueError, match="same library"):
         conqur.penalty(torch.zeros(2, 3), np.zeros(2, int))
+
+
+def test_low_precision_and_function_transforms():
+    assigned = torch.tensor(ASSIGNED)
+    half = conqur.penalty(torch.tensor(Q_VALUES).bfloat16(), assigned)
+    assert half.dtype is torch.bfloat16
+    gradient = torch.func.grad(lambda q: conqur.penalty(q, assigned).sum())(torch.tensor(Q_VALUES))
+    assert gradient.shape == (6, 4)
+    rows = torch.func.vmap(conqur.penalty)(torch.tensor(Q_VALUES), assigned)
+    np.testing.assert_allclose(rows, conqur.penalty(Q_VALUES, ASSIGNED), rtol=1e-5)
+
+
+def test_an_annealed_weight_suits_a_torch_loss():
+    weight = conqur.annealed_penalty_weight(0.5, 1000)
+    loss = weight * conqur.penalty(torch.tensor(Q_VALUES), torch.tensor(ASSIGNED)).mean()
+    assert isinstance(loss, torch.Tensor)

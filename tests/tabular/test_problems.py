@@ -63,11 +63,11 @@ def test_slipping_spreads_over_all_directions():
 
 
 def test_refuses_bad_input():
-    with pytest.raises(ValueError, match="size must be at least 2"):
+    with pytest.raises(ValueError, match="size must be a whole number of at least 2"):
         tabular.grid_world(0, size=1)
-    with pytest.raises(ValueError, match="slip must lie between"):
+    with pytest.raises(ValueError, match="slip must be a number"):
         tabular.grid_world(0, slip=1.5)
     with pytest.raises(ValueError, match="num_states must be"):
         tabular.random_mdp(0, 0, 2, 2)
-    with pytest.raises(ValueError, match="end_probability must lie"):
+    with pytest.raises(ValueError, match="end_probability must be a number"):
         tabular.random_mdp(0, 2, 2, 2, end_probability=1.5)

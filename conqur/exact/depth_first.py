@@ -1,6 +1,6 @@
 """Algorithm 1: depth-first search over all consistent assignments, and the size of its tree."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import comb
 from typing import Any
@@ -13,27 +13,30 @@ from conqur.assignment import q_labels, successors
 from conqur.exact.fit import fit_consistent
 from conqur.exact.information_sets import Cell
 from conqur.exact.linear import LinearPolicies
-from conqur.mdp import Batch
+from conqur.mdp import Batch, check_sequence
 
 Theta = Float[np.ndarray, " d"]
 Train = Callable[[Float[np.ndarray, "B d"], Float[np.ndarray, " B"], Cell], Theta]
 """From inputs φ(s, a), their Q-labels and the node's commitments to its regressor."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Search:
-    """What Algorithm 1 found."""
+    """What Algorithm 1 found.
+
+    Attributes:
+        theta: the regressor of the best leaf, [d].
+        commitments: its assignment, an action or `LinearPolicies.FREE` for every state.
+        score: its score.
+        nodes: the number of nodes of the search tree, the root included.
+        leaves: the assignments of all leaves and their scores.
+    """
 
     theta: Theta
-    """The regressor of the best leaf."""
     commitments: Cell
-    """Its assignment: an action, or `LinearPolicies.FREE`, for every state."""
     score: float
-    """Its score."""
     nodes: int
-    """The number of nodes of the search tree, the root included."""
     leaves: dict[Cell, float]
-    """The assignments and scores of all leaves."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class _Node:
 
 
 def search(
-    batches: Sequence[Batch],
+    batches: Any,
     features: Any,
     score: Callable[[Theta], float],
     *,
@@ -68,14 +71,15 @@ def search(
         prune_dominated: skip assignments whose labels are nowhere higher, and somewhere lower, than
             those of another one. (Not safe in general: later batches may rule the better one out.)
         train: how a node gets its regressor; if not given, the least-squares fit to its labels
-            that keeps its commitments by `margin`.
+            that keeps its commitments by `margin` (or a mere witness where that fit fails).
         margin: in units of Q.
     """
     policies = LinearPolicies(features)
-    _checks.discount(discount)
+    _checks.number("discount", discount, at_least=0, at_most=1)
     _check_batches(batches, policies)
-    starts = np.array(start_states, dtype=np.int64)
-    _checks.state_array("start_states", starts, length=len(starts), num_states=policies.num_states)
+    starts = _checks.state_array(
+        "start_states", start_states, length=len(start_states), num_states=policies.num_states
+    )
     theta = np.zeros(policies.num_features) if theta is None else theta
     theta = _checks.real_array("theta", theta, ("d",))
     _checks.shape("theta", theta, (policies.num_features,))
@@ -102,6 +106,8 @@ def search(
             visit(_Node(trained(inputs, labels, commitments), commitments), level + 1)
 
     visit(_Node(theta, free), 0)
+    if not leaves:
+        raise ValueError("features let no θ be strictly greedy in all these states together")
     best = max(leaves, key=lambda leaf: leaves[leaf][0])
     return Search(
         theta=leaves[best][1],
@@ -127,14 +133,17 @@ def consistent_assignments(
             yield from consistent_assignments(policies, extended, states)
 
 
-def tree_size(batches: Sequence[Batch], features: Any) -> int:
-    """The number of nodes, the root included, that Algorithm 1 visits on these batches."""
+def tree_size(batches: Any, features: Any, *, start_states: Any = ()) -> int:
+    """The number of nodes, the root included, that `search` visits on these batches."""
     policies = LinearPolicies(features)
     _check_batches(batches, policies)
+    starts = _checks.state_array(
+        "start_states", start_states, length=len(start_states), num_states=policies.num_states
+    )
     level: list[Cell] = [(LinearPolicies.FREE,) * policies.num_states]
     nodes = 1
     for batch in batches:
-        states = _assigned_states(batch, np.array([], dtype=np.int64))
+        states = _assigned_states(batch, starts)
         level = [c for parent in level for c in consistent_assignments(policies, parent, states)]
         nodes += len(level)
     return nodes
@@ -145,13 +154,9 @@ def tree_size_bound(num_states: int, num_actions: int, vc_dimension: int) -> int
 
     A linear approximator with d features has VC-dimension d.
     """
-    for name, value in (
-        ("num_states", num_states),
-        ("num_actions", num_actions),
-        ("vc_dimension", vc_dimension),
-    ):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
+    _checks.count("num_states", num_states)
+    _checks.count("num_actions", num_actions, at_least=2)
+    _checks.count("vc_dimension", vc_dimension)
     return num_states * num_actions * (comb(num_actions, 2) * num_states) ** vc_dimension
 
 
@@ -196,8 +201,7 @@ def _constrained_fit(policies: LinearPolicies, margin: float) -> Train:
     return train
 
 
-def _check_batches(batches: Sequence[Batch], policies: LinearPolicies) -> None:
-    if not batches:
-        raise ValueError("batches must hold at least one batch")
+def _check_batches(batches: Any, policies: LinearPolicies) -> None:
+    check_sequence(batches)
     for batch in batches:
         batch.check_fits(policies.num_states, policies.num_actions)

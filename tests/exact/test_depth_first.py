@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from conqur import tabular
 from conqur.exact import LinearPolicies, search, tree_size, tree_size_bound
-from conqur.exact.search import consistent_assignments
+from conqur.exact.depth_first import consistent_assignments
 
 
 def search_all(problem, seed=0, batches=2, size=40, **settings):
@@ -38,6 +38,9 @@ def test_the_four_state_example():
     result = search_all(tabular.four_state(), size=200, start_states=[0])
     assert result.score == 0.5
     assert result.commitments == (0, 0, 1, 1)
+    mdp, features = tabular.four_state()
+    batches = [tabular.sample_batch(mdp, k, 200) for k in range(2)]
+    assert tree_size(batches, features, start_states=[0]) == result.nodes
     assert result.nodes == 13  # the root, six assignments, and each of them once more
     assert sorted(result.leaves.values()) == [0.0, 0.0, 0.0, 0.3, 0.3, 0.5]
 
@@ -55,6 +58,22 @@ def test_labels_follow_the_assignment_not_the_maximum():
 
     search([batch], features, lambda theta: 0.0, discount=0.5, theta=[2.0, 10.0], train=train)
     assert labels == {(-1, 0): [1.0 + 0.5 * 2.0], (-1, 1): [1.0 + 0.5 * 10.0]}
+
+
+def test_labels_of_the_second_level_come_from_the_first_level_s_regressor():
+    """By hand: the first level trains θ = (3, 7), whatever the root was."""
+    features = np.zeros((2, 2, 2))
+    features[0, 0], features[1, 0], features[1, 1] = (1.0, 0.0), (1.0, 0.0), (0.0, 1.0)
+    batch = tabular.Batch([0], [0], [1.0], [1], [False])
+    seen = []
+
+    def train(inputs, targets, commitments):
+        seen.append((commitments[1], targets.tolist()))
+        return np.array([3.0, 7.0])
+
+    search([batch] * 2, features, lambda t: 0.0, discount=0.5, theta=[2.0, 10.0], train=train)
+    # Depth first: root → action 0 → its child; root → action 1 → its child.
+    assert seen == [(0, [2.0]), (0, [1 + 3 / 2]), (1, [6.0]), (1, [1 + 7 / 2])]
 
 
 def test_a_later_batch_only_branches_where_states_are_new():
@@ -132,9 +151,9 @@ def test_refuses_bad_input():
         search([tabular.Batch([3], [0], [0.0], [0], [False])], features[:3], score, discount=1.0)
     with pytest.raises(ValueError, match="start_states holds state 4"):
         search([batch], features, score, discount=1.0, start_states=[4])
-    with pytest.raises(ValueError, match="discount must lie"):
+    with pytest.raises(ValueError, match="discount must be a number"):
         search([batch], features, score, discount=2.0)
     with pytest.raises(ValueError, match="theta must have shape"):
         search([batch], features, score, discount=1.0, theta=[1.0])
-    with pytest.raises(ValueError, match="num_states must be at least 1"):
+    with pytest.raises(ValueError, match="num_states must be a whole number of at least 1"):
         tree_size_bound(0, 2, 2)

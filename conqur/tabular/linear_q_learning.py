@@ -1,6 +1,6 @@
 """Q-learning with a linear approximator, Q_θ(s, a) = θ·φ(s, a), with and without the penalty."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,20 +15,24 @@ from conqur.assignment import greedy_assignment, q_labels
 from conqur.consistency import ConsistencyBuffer, Population
 from conqur.exact.fit import fit_penalised
 from conqur.exact.linear import greedy_policy
-from conqur.mdp import MDP, Batch
+from conqur.mdp import MDP, Batch, check_sequence
 from conqur.regression import penalised_update
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class QLearning:
-    """What linear Q-learning arrived at."""
+    """What linear Q-learning arrived at.
+
+    Attributes:
+        theta: the last regressor, [d].
+        policy: its greedy policy, [S].
+        thetas: regressors along the way, [K, d]: up to 100 of them, equally far apart, the first
+            and the last included (online), or one for every batch (fitted).
+    """
 
     theta: Float[np.ndarray, " d"]
-    """The last regressor."""
     policy: Int[np.ndarray, " S"]
-    """Its greedy policy."""
     thetas: Float[np.ndarray, "K d"]
-    """Regressors along the way: 100 of them (online), or one for every batch (fitted)."""
 
 
 def q_learning(
@@ -60,22 +64,24 @@ def q_learning(
         theta: where θ starts, [d]; zero if not given.
         penalty_weight: λ; 0 is plain Q-learning.
         margin: the hinge margin of the penalty, in units of Q.
-        buffer_size: how many of the newest pairs the consistency buffer holds.
+        buffer_size: how many of the newest pairs the consistency buffer holds. A step costs time
+            in proportion; a buffer that forgets soon holds θ to little.
         population: how they count (a batch is one transition); all the same if not given.
         episode_steps: an episode is cut after so many steps, and a new one begins.
     """
     features = _checks.real_array("features", features, ("S", "A", "d"))
     _checks.shape("features", features, (mdp.num_states, mdp.num_actions, features.shape[2]))
-    if not 0 <= epsilon <= 1:
-        raise ValueError(f"epsilon must lie between 0 and 1, got {epsilon}")
+    _checks.number("epsilon", epsilon, at_least=0, at_most=1)
+    _checks.number("learning_rate", learning_rate, above=0)
+    _checks.number("rate_halfway", rate_halfway, above=0)
+    _checks.number("penalty_weight", penalty_weight, at_least=0)
     for name, value in {
-        "learning_rate": learning_rate,
-        "rate_halfway": rate_halfway,
+        "seed": seed,
         "steps": steps,
+        "buffer_size": buffer_size,
         "episode_steps": episode_steps,
     }.items():
-        _checks.positive(name, value)
-    _checks.non_negative("penalty_weight", penalty_weight)
+        _checks.count(name, value, at_least=int(name != "seed"))
     thetas = _online(
         jax.random.key(seed),
         jnp.asarray(_initial_theta(theta, features.shape[2]), jnp.float32),
@@ -85,12 +91,14 @@ def q_learning(
         margin=margin,
         steps=steps,
     )
+    if not bool(jnp.isfinite(thetas[-1]).all()):
+        raise ValueError("learning_rate is too high for these features: Q-learning diverged")
     kept = np.asarray(thetas, np.float64)[np.unique(np.linspace(0, steps - 1, 100).astype(int))]
     return QLearning(kept[-1], greedy_policy(features, kept[-1]), kept)
 
 
 def fitted_q_iteration(
-    batches: Sequence[Batch],
+    batches: Any,
     features: Any,
     *,
     discount: float,
@@ -114,9 +122,8 @@ def fitted_q_iteration(
             given.
     """
     features = _checks.real_array("features", features, ("S", "A", "d"))
-    _checks.discount(discount)
-    if not batches:
-        raise ValueError("batches must hold at least one batch")
+    _checks.number("discount", discount, at_least=0, at_most=1)
+    check_sequence(batches)
     thetas = [_initial_theta(theta, features.shape[2])]
     capacity = sum(len(batch.state) for batch in batches)
     buffer = ConsistencyBuffer.empty(capacity, jnp.array(0), population=population)

@@ -165,7 +165,7 @@ def test_the_online_penalty_binds_to_earlier_choices():
 def test_refuses_bad_input():
     mdp, features = tabular.four_state()
     for settings, message in [
-        (dict(epsilon=1.5), "epsilon must lie"),
+        (dict(epsilon=1.5), "epsilon must be a number"),
         (dict(steps=0), "steps must be"),
         (dict(learning_rate=-1.0), "learning_rate must be"),
         (dict(theta=[0.0]), "theta must have shape"),
