@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -143,12 +144,12 @@ def _parse(arguments: Sequence[str]) -> Any:
     except SystemExit as stop:
         if not stop.code:
             raise
-        box = [line.strip("│| ") for line in messages.getvalue().splitlines()[1:]]
-        words = [line for line in box if line]
-        rules = (i for i, line in enumerate(words) if not line.strip("─╰╯-+"))
-        end = next(rules, len(words))
+        body = messages.getvalue().splitlines()[1:]  # below the title
+        lines = [line.strip("│| ") for line in body]
+        parts = groupby(lines, key=lambda line: not line.strip("─╰╯-+"))  # rules between them
+        groups = [list(part) for is_rule, part in parts if not is_rule]
         command = " ".join(["conqur", *(a for a in arguments[:1] if a in COMMANDS)])
-        sentence = _one_line(" ".join(words[:end])).rstrip(".")
+        sentence = _one_line(" ".join(groups[0] if groups else body)).rstrip(".")
         raise UsageError(f"{sentence} (see {command} --help)") from None
 
 
