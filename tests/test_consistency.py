@@ -69,7 +69,7 @@ def test_integers_are_no_trap():
 @pytest.mark.parametrize(
     ("q_values", "assigned", "message"),
     [
-        (jnp.full((2, 3), jnp.nan, jnp.bfloat16), np.zeros(2, int), "q_values holds NaN"),
+        (np.full((2, 3), np.nan, jnp.bfloat16), np.zeros(2, int), "q_values holds NaN"),
         ([[1.0, 2.0], [3.0]], [0, 0], "q_values must be an array"),
         ([["a", "b"]], [0], "q_values must be an array of real numbers"),
         (np.zeros((2, 3)), np.zeros(3, int), r"assigned must have shape \[2\], got \[3\]"),
