@@ -133,6 +133,8 @@ def strict_assignment(
         temperature: τ, one number or one for each state.
     """
     q_values = _precise(q_values)
+    if q_values.ndim != 2:
+        raise ValueError(f"q_values must have shape [S, A], got {list(q_values.shape)}")
     order_key, action_key = jax.random.split(key)
     order = np.asarray(jax.random.permutation(order_key, q_values.shape[0]))
     logits = _boltzmann_logits(q_values, temperature)

@@ -81,6 +81,8 @@ def project(theta: Any, features: Any, actions: Any, *, margin: float = 0.0) -> 
         margin: by how much a committed action has to be ahead, in units of Q.
     """
     theta = _checks.real_array("theta", theta, ("d",))
+    features = _checks.real_array("features", features, ("S", "A", "d"))
+    _checks.shape("theta", theta, features.shape[2:])
     return fit_consistent(np.eye(len(theta)), theta, features, actions, margin=margin)
 
 

@@ -60,6 +60,11 @@ def consistent_head(
     )
     _checks.number("tolerance", tolerance, above=0)
     _checks.count("max_iterations", max_iterations)
+    unknowns = num_actions * (features.shape[1] + 1)
+    if unknowns > 100_000:  # the solver's matrix would take more than 80 GB
+        raise ValueError(
+            f"num_actions is {num_actions}, which makes {unknowns:,} unknowns: too many"
+        )
     x = np.column_stack([features, np.ones(len(features))])
     if num_actions == 1:
         zero = np.zeros((x.shape[1], 1))
