@@ -36,7 +36,7 @@ is below the caller's tolerance would otherwise be at risk of being called incon
 
 
 def consistent_head(
-    phi: Any, actions: Any, num_actions: int, *, tolerance: float = 1e-7, max_iterations: int = 100
+    phi: Any, actions: Any, num_actions: Any, *, tolerance: float = 1e-7, max_iterations: int = 100
 ) -> Verdict:
     """Decide whether some linear head is strictly greedy for every commitment, and prove it.
 
@@ -87,7 +87,7 @@ def consistent_head(
 
 
 def _candidates(
-    x: Float[np.ndarray, "S G"], actions: Int[np.ndarray, "S"], num_actions: int, steps: int
+    x: Float[np.ndarray, "S G"], actions: Int[np.ndarray, "S"], num_actions: Any, steps: int
 ) -> Iterator[tuple[Float[np.ndarray, "G A"], Float[np.ndarray, "S A"], float]]:
     """After every step of the solver: a head, weights of the rows, their whitened |Σ y d̂|."""
     basis, to_features = _whitened(x)

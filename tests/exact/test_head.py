@@ -285,10 +285,12 @@ def test_precision_stays_a_local_matter():
         ([[0.0]], [-1], 2, {}, "actions"),
         ([[0.0]], [0.0], 2, {}, "actions"),
         ([[0.0]], [0], 0, {}, "num_actions"),
+        ([[0.0]], [0], 2.5, {}, "num_actions"),
+        ([[0.0]], [0], 10**6, {}, "num_actions"),
         ([[0.0]], [0], 2, {"tolerance": 0.0}, "tolerance"),
         ([[0.0]], [0], 2, {"max_iterations": 0}, "max_iterations"),
     ],
 )
 def test_bad_input_is_named(phi, actions, num_actions, options, named):
-    with pytest.raises(ValueError, match=f"^{named} (must|holds)"):
+    with pytest.raises(ValueError, match=f"^{named} (must|holds|is 1000000)"):
         consistent_head(phi, actions, num_actions, **options)
