@@ -184,6 +184,15 @@ def test_the_answer_does_not_depend_on_scale(scale):
     )
 
 
+def test_what_rounding_could_account_for_is_undecided():
+    """θ = 1 is a witness in exact arithmetic, but its gap of one subnormal number is no proof."""
+    verdict = consistent([[[5e-324], [0.0]], [[1.0], [0.0]]], [0, 0])
+    assert verdict.outcome is Consistency.UNDECIDED
+    assert verdict.theta is None
+    assert verdict.certificate is None
+    assert verdict.margin_upper == 1.0
+
+
 def test_a_tiny_margin_is_still_a_margin():
     # Two almost opposite rows: (1, 0) and (−1, 1e-7).
     features = np.array([[[1.0, 0.0], [0.0, 0.0]], [[-1.0, 1e-7], [0.0, 0.0]]])
