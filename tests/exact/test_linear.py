@@ -193,6 +193,18 @@ def test_what_rounding_could_account_for_is_undecided():
     assert verdict.margin_upper == 1.0
 
 
+def test_no_certificate_is_claimed_for_a_margin_above_the_tolerance():
+    """Rows (256, 0) and (−256, 5) have the margin 0.0098, but next to features of 2⁶⁰ no gap of a
+    witness exceeds its rounding error: neither yes nor no can be proved."""
+    big, step = 2.0**60, 256.0
+    features = [[[big, 0.0], [big - step, 0.0]], [[big - step, 5.0], [big, 0.0]]]
+    verdict = consistent(features, [0, 0])
+    assert verdict.outcome is Consistency.UNDECIDED
+    np.testing.assert_allclose(verdict.margin_upper, 0.0098, rtol=0.01)
+    allowed = consistent(features, [0, 0], tolerance=0.02)  # for who calls that margin none
+    assert allowed.outcome is Consistency.INCONSISTENT
+
+
 def test_a_tiny_margin_is_still_a_margin():
     # Two almost opposite rows: (1, 0) and (−1, 1e-7).
     features = np.array([[[1.0, 0.0], [0.0, 0.0]], [[-1.0, 1e-7], [0.0, 0.0]]])
