@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 PEERS := .venv-peers
 BIN := $(VENV)/bin
+# What the tests need beside the core.
+EXTRAS := dev atari box2d minari minatar video
 # "compat" puts the clone on the path, so that a folder named conqur elsewhere does not hide it.
 EDITABLE := --no-deps --no-build-isolation --config-settings editable_mode=compat --editable
 
@@ -50,6 +52,7 @@ bench: setup
 $(PEERS)/.ready: constraints.txt pyproject.toml
 	$(PYTHON) -m venv --clear $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet torch==2.13.0
+	$(PEERS)/bin/python -m pip install --quiet --no-deps stable-baselines3==2.9.2
 	$(PEERS)/bin/python -m pip install --quiet --require-hashes -r constraints.txt
 	$(PEERS)/bin/python -m pip install --quiet $(EDITABLE) .
 	@touch $@
@@ -62,7 +65,7 @@ constraints:
 	build/pins/bin/python -m pip install --quiet pip-tools
 	echo 'setuptools>=77' | build/pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe \
 	  --strip-extras --no-header --no-annotate --no-emit-index-url --no-emit-trusted-host \
-	  --no-emit-find-links --no-emit-options --extra dev --upgrade --output-file constraints.txt \
+	  --no-emit-find-links --no-emit-options $(EXTRAS:%=--extra %) --upgrade --output-file constraints.txt \
 	  pyproject.toml -
 	sed -i -e '/^#/d' -e '/^$$/d' constraints.txt
 

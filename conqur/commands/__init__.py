@@ -1,0 +1,10 @@
+"""The commands of the command line, one module each."""
+
+from typing import Any
+
+from conqur.commands.demo import Demo
+from conqur.commands.evaluate import Evaluate
+from conqur.commands.play import Play
+from conqur.commands.train import Train
+
+COMMANDS: dict[str, Any] = {"train": Train, "evaluate": Evaluate, "play": Play, "demo": Demo}

@@ -1,0 +1,123 @@
+"""`conqur evaluate`."""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from conqur.commands.support import announcer
+
+COPIES = 16
+"""Copies of the environment for each network, unless there are fewer episodes."""
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Measure what networks score, by the paper's protocol.
+
+    CHECKPOINT is a network file or a run's folder (all its networks are played side by side, on
+    the same starts). Play is ε-greedy with ε = 0.001 and scores are those of the game. Atari games
+    begin with up to 30 no-ops, end after 108,000 frames at the latest and have no sticky actions
+    unless --sticky says so.
+
+    Examples:
+      conqur evaluate runs/CartPole-v1-dqn --episodes 100
+      conqur evaluate runs/ALE-Pong-v5-dqn --sticky 0.25 --json
+    """
+
+    checkpoint: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="CHECKPOINT")]
+    """A network file, or a run's folder."""
+    env: Annotated[str | None, tyro.conf.arg(metavar="ID")] = None
+    """The environment; the one the network was trained on if not given."""
+    episodes: int | None = None
+    """How many episodes each network plays. If not given, as many as fill --frames."""
+    frames: int | None = None
+    """How many frames each network plays (default: 500,000 in Atari games, else 100 episodes)."""
+    sticky: float = 0.0
+    """Atari: the probability that the emulator repeats the last action instead."""
+    preprocessing: str | None = None
+    """Atari: how pictures are made; that of the network's training if not given."""
+    epsilon: float = 0.001
+    """The probability of a random action."""
+    seed: int = 0
+    """Of the starts and of the random actions."""
+    json: bool = False
+    """Print everything as one JSON object."""
+
+    def run(self, command: str) -> None:
+        """Play, and print what came out."""
+        from conqur.evaluation import evaluate
+        from conqur.pretrained import find_networks, load, together
+        from conqur.pretrained.playing import arena
+
+        networks = [load(path) for path in find_networks(self.checkpoint)]
+        place = arena(networks, self.env, sticky=self.sticky, preprocessing=self.preprocessing)
+        episodes, frames = self.episodes, self.frames
+        if episodes is None and frames is None:
+            episodes, frames = (None, 500_000) if place.is_atari else (100, None)
+        copies = min(episodes or COPIES, COPIES)
+        environment = place.make(copies * len(networks))
+        try:
+            with announcer() as announce:
+                results = evaluate(
+                    together(networks),
+                    environment,
+                    policies=len(networks),
+                    episodes=episodes,
+                    frames=frames,
+                    frame_skip=place.frame_skip,
+                    epsilon=self.epsilon,
+                    seed=self.seed,
+                    on_progress=lambda done: announce(f"played {done:.0%}"),
+                )
+        finally:
+            environment.close()
+        rows = [
+            {
+                "network": network.origin,
+                **result.to_json(human_normalised=place.normalised(result.mean)),
+            }
+            for network, result in zip(networks, results, strict=True)
+        ]
+        if self.json:
+            about = {
+                "environment": place.name,
+                "epsilon": self.epsilon,
+                "seed": self.seed,
+                "sticky": self.sticky if place.is_atari else None,
+            }
+            print(json.dumps(about | (rows[0] if len(rows) == 1 else {"networks": rows})))
+        else:
+            Console().print(_table(place.name, rows))
+
+
+def _table(name: str, rows: list[dict[str, Any]]) -> Table:
+    table = Table(title=f"Scores in {name}", title_justify="left")
+    table.add_column("network")
+    human = any(row["human_normalised"] is not None for row in rows)
+    for column in ("episodes", "mean", "95 % interval", "median", *["human"] * human):
+        table.add_column(column, justify="right")
+    for row in rows:
+        low, high = (math.nan if bound is None else bound for bound in row["interval"])
+        about = row["network"]
+        label = ", ".join(
+            f"{word} {about[key]}"
+            for word, key in (("λ", "penalty_weight"), ("seed", "seed"))
+            if key in about
+        )
+        cells = [
+            label or "network",
+            str(len(row["episodes"])) + ("" if row["finished"] else " (unfinished)"),
+            f"{row['mean']:.2f}",
+            f"{low:.2f} to {high:.2f}",
+            f"{row['median']:.2f}",
+        ]
+        if human:
+            cells.append(f"{row['human_normalised']:.0%}")
+        table.add_row(*cells)
+    return table

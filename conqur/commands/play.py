@@ -1,0 +1,87 @@
+"""`conqur play`."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from conqur.commands.support import UsageError, announcer, check_writable
+
+
+@dataclass(frozen=True)
+class Play:
+    """Record a video of a network at play, with its Q-values drawn beside the game.
+
+    Examples:
+      conqur play runs/MinAtar-Breakout-dqn --output breakout.gif
+    """
+
+    checkpoint: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="CHECKPOINT")]
+    """A network file, or a run's folder (of several networks, the first)."""
+    env: Annotated[str | None, tyro.conf.arg(metavar="ID")] = None
+    """The environment; the one the network was trained on if not given."""
+    output: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("conqur-play.mp4")
+    """The video to write: .mp4 or .gif."""
+    steps: int = 3000
+    """The game is cut after so many steps."""
+    fps: int = 30
+    """Steps shown in a second."""
+    sticky: float = 0.0
+    """Atari: the probability that the emulator repeats the last action instead."""
+    preprocessing: str | None = None
+    """Atari: how pictures are made; that of the network's training if not given."""
+    epsilon: float = 0.001
+    """The probability of a random action."""
+    seed: int = 0
+    """Of the start and of the random actions."""
+    json: bool = False
+    """Print what was recorded as one JSON object."""
+
+    def run(self, command: str) -> None:
+        """Play one game and write the video."""
+        from conqur.pretrained import find_networks, load, together
+        from conqur.pretrained.playing import arena
+        from conqur.video import record
+
+        if self.output.suffix.lower() not in (".gif", ".mp4"):
+            raise UsageError(f"--output must end in .mp4 or .gif, got {self.output}")
+        check_writable("--output", self.output)
+        network = load(find_networks(self.checkpoint)[0])
+        place = arena([network], self.env, sticky=self.sticky, preprocessing=self.preprocessing)
+        environment = place.make(1, render=True)
+        try:
+            with announcer() as announce:
+                announce(f"playing {place.name}")
+                recording = record(
+                    together([network]),
+                    environment,
+                    path=self.output,
+                    max_steps=self.steps,
+                    epsilon=self.epsilon,
+                    fps=self.fps,
+                    seed=self.seed,
+                )
+        finally:
+            environment.close()
+        end = "" if recording.finished else " (cut)"
+        console = Console(stderr=self.json)
+        console.print(
+            f"Score {recording.score:g} in {recording.steps:,} steps{end}. "
+            f"Video: {recording.path.resolve()}",
+            soft_wrap=True,
+        )
+        if self.json:
+            print(
+                json.dumps(
+                    {
+                        "environment": place.name,
+                        "finished": recording.finished,
+                        "score": recording.score,
+                        "steps": recording.steps,
+                        "video": str(recording.path),
+                    }
+                )
+            )

@@ -1,0 +1,66 @@
+"""What several commands need."""
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+
+class UsageError(Exception):
+    """The command was called in a wrong way; the message says what to change."""
+
+
+def warn(line: str) -> None:
+    """Say in one line, on stderr, what is wrong without being in the way."""
+    print(f"conqur: {line}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def announcer() -> Iterator[Any]:
+    """Says what is going on: a spinner on a terminal, lines elsewhere, both on stderr."""
+    console = Console(stderr=True)
+    if console.is_terminal:
+        with console.status("starting") as status:
+            yield status.update
+    else:
+        yield lambda words: console.print(words, soft_wrap=True)
+
+
+def check_writable(option: str, path: Path) -> None:
+    """Refuse a path that cannot be written before any work is done."""
+    try:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{option} {path} is no regular file; name one")
+        if not path.parent.is_dir():
+            raise UsageError(f"{option} {path}: there is no folder {path.parent}")
+        folder = path.resolve().parent
+    except (OSError, ValueError) as error:  # a name that no file can have
+        raise UsageError(f"{option} {str(path)!r}: {error}") from None
+    if not os.access(folder, os.W_OK):
+        raise UsageError(f"{option} {path}: the folder {folder} cannot be written to")
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file so that it is either the old one or the whole new one."""
+    path = path.resolve()  # of a link, the file behind it
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name[:100], suffix=".partial")
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        mode = path.stat().st_mode if path.exists() else 0o666 & ~_umask()
+        os.chmod(temporary, mode & 0o777)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,318 @@
+"""Scores of policies: several at once, on the same starts, by the paper's protocol.
+
+An episode is known by its number: the environment's seed and the random numbers of ε-greedy play
+come from `seed` and that number alone. So episode i of one policy and episode i of another begin
+alike (common random numbers; compare them with `statistics.paired_difference`), and neither the
+other policies nor the number of copies of the environment change a policy's scores. (Up to
+rounding: a network's last bits may differ between batch sizes, and turn a tie.)
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from conqur import _checks, statistics
+from conqur.environments.interface import Spec, Step, VectorEnvironment, push
+
+PATIENCE = 27_000
+"""How many steps an episode may go on after the frames are used up: the paper's 108,000 frames."""
+REPORT_EVERY = 100
+"""Steps between two reports of progress."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What one policy scored.
+
+    Attributes:
+        scores: the undiscounted, unclipped return of each episode, by the episode's number.
+        lengths: the episodes' steps (decisions).
+        frames: of the game, in all these episodes.
+        finished: False if no episode came to its end; then `scores` holds what the one that was
+            played had reached when it was broken off.
+    """
+
+    scores: tuple[float, ...]
+    lengths: tuple[int, ...]
+    frames: int
+    finished: bool = True
+
+    @property
+    def mean(self) -> float:
+        """The mean score."""
+        return float(np.mean(self.scores))
+
+    @property
+    def median(self) -> float:
+        """The median score."""
+        return float(np.median(self.scores))
+
+    @property
+    def standard_error(self) -> float:
+        """The standard error of the mean score; NaN for a single episode."""
+        return statistics.standard_error(self.scores)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the mean score, see `statistics.bootstrap_interval`."""
+        return statistics.bootstrap_interval(self.scores)
+
+    def to_json(self, *, human_normalised: float | None = None) -> dict[str, Any]:
+        """As a JSON object, where null stands for what is not known.
+
+        Args:
+            human_normalised: the mean score on the scale of an Atari game's human score, if any.
+        """
+        return {
+            "mean": self.mean,
+            "median": self.median,
+            "standard_error": _known(self.standard_error),
+            "interval": [_known(bound) for bound in self.interval],
+            "human_normalised": human_normalised,
+            "frames": self.frames,
+            "finished": self.finished,
+            "episodes": list(self.scores),
+            "lengths": list(self.lengths),
+        }
+
+
+def evaluate(
+    q: Callable[[Any], Any],
+    environment: VectorEnvironment,
+    *,
+    policies: int = 1,
+    episodes: int | None = None,
+    frames: int | None = None,
+    frame_skip: int = 1,
+    epsilon: float = 0.001,
+    seed: int = 0,
+    on_progress: Callable[[float], None] = lambda done: None,
+) -> tuple[Evaluation, ...]:
+    """Play `policies` ε-greedy policies beside one another; one `Evaluation` for each.
+
+    Episodes are played in rounds: all copies begin together and those that are done wait for the
+    rest, so that no policy's episodes are counted because they were short. With `frames`, a policy
+    plays its episodes 0, 1, 2, … until their frames come to that many, and the one that crosses
+    the line is played to its end and counted, as in Dopamine: leaving it out would leave out the
+    long ones. It is broken off after `PATIENCE` more steps, for environments without a time limit.
+    No-op starts and time limits are the environment's.
+
+    Args:
+        q: from observations [K, E, *observation_shape] to Q-values [K, E, A], in JAX: policy k
+            answers for [k]. As an equinox module or a `jax.tree_util.Partial` with arrays as
+            arguments it is compiled once for all calls; a plain function anew for each function.
+        environment: of K·E copies, with any E; all are reset, and again between rounds.
+        policies: K.
+        episodes: how many each policy plays.
+        frames: how many each policy plays, if `episodes` do not end it before. At least one of the
+            two has to be given; the paper's 500,000 are 125,000 steps of Atari games.
+        frame_skip: how many frames of the game a step is: 4 in Atari games.
+        epsilon: the probability of a random action.
+        seed: of the episodes.
+        on_progress: told now and then how much is done, from 0 to 1.
+    """
+    _checks.count("policies", policies)
+    _checks.number("epsilon", epsilon, at_least=0, at_most=1)
+    _checks.count("seed", seed, at_least=0)
+    budget = _Budget.of(episodes, frames, frame_skip)
+    if environment.num_envs % policies:
+        raise ValueError(
+            f"environment has {environment.num_envs} copies, which {policies} policies cannot "
+            f"share evenly: make it with a multiple of {policies}"
+        )
+    play = _Play.nothing(policies)
+    while not budget.spent(play):
+        play = _play_round(q, environment, play, budget, epsilon, seed, on_progress)
+    on_progress(1.0)
+    return _evaluations(play, budget, frame_skip)
+
+
+@eqx.filter_jit
+def act(
+    q: Callable[[Any], Any],
+    spec: Spec,
+    observations: Array,
+    frames: Any,
+    reset: Any,
+    keys: Key[Array, " E"],
+    time: Any,
+    epsilon: Any,
+) -> tuple[Array, Int[Array, " N"], Float[Array, "K E A"]]:
+    """See the newest frames and choose: one dispatch for K policies in E environments each.
+
+    Args:
+        q: from observations [K, E, *observation_shape] to Q-values [K, E, A].
+        spec: of the environment.
+        observations: before the step, [K, E, *observation_shape].
+        frames: the newest, [N, ...] with N = K·E.
+        reset: where a new episode began, [N].
+        keys: of the episodes, the same for all policies.
+        time: how many times each of them acted before.
+        epsilon: the probability of a random action.
+
+    Returns:
+        The observations, the actions (−1 where a Q-value is NaN) and the Q-values.
+    """
+    rows = observations.shape[:2]
+    frames = jnp.reshape(frames, (*rows, *spec.frame_shape))
+    observations = push(spec, observations, frames, jnp.reshape(reset, rows))
+    q_values = q(observations)
+    wanted = (*rows, len(spec.actions))
+    if q_values.shape != wanted:
+        raise ValueError(
+            f"q must give Q-values of shape {list(wanted)}, one for each of the "
+            f"{wanted[-1]} actions of {spec.name}, got {list(q_values.shape)}"
+        )
+    explore, at_random = jax.vmap(_exploration, (0, None, None, None))(
+        keys, time, epsilon, wanted[-1]
+    )
+    actions = jnp.where(explore[None], at_random[None], jnp.argmax(q_values, axis=-1))
+    actions = jnp.where(jnp.isnan(q_values).any(axis=-1), -1, actions)
+    return observations, jnp.ravel(actions), q_values
+
+
+def episode_seeds(seed: int, numbers: Sequence[int]) -> tuple[list[int], Key[Array, " E"]]:
+    """The environment's seeds of episodes, by their numbers, and the keys of ε-greedy play."""
+    draws = [np.random.SeedSequence((seed, number)).generate_state(2) for number in numbers]
+    seeds, words = np.transpose(draws)
+    return [int(word >> 1) for word in seeds], jax.vmap(jax.random.key)(words)  # 31 bits suit all
+
+
+class _Play(NamedTuple):
+    """The episodes of K policies by their numbers, so far."""
+
+    scores: Float[np.ndarray, "K I"]
+    lengths: Int[np.ndarray, "K I"]
+    finished: Bool[np.ndarray, "K I"]
+
+    @classmethod
+    def nothing(cls, policies: int, episodes: int = 0) -> "_Play":
+        shape = (policies, episodes)
+        return cls(np.zeros(shape), np.zeros(shape, np.int64), np.zeros(shape, bool))
+
+    def after(self, step: Step) -> "_Play":
+        shape = self.scores.shape
+        reward, game_over = (np.reshape(x, shape) for x in (step.reward, step.game_over))
+        return _Play(
+            scores=self.scores + np.where(self.finished, 0.0, reward),
+            lengths=self.lengths + ~self.finished,
+            finished=self.finished | game_over,
+        )
+
+    def followed_by(self, later: "_Play") -> "_Play":
+        return _Play(*(np.concatenate(both, axis=1) for both in zip(self, later, strict=True)))
+
+
+class _Budget(NamedTuple):
+    """How many episodes and how many steps a policy plays; infinity where it does not matter."""
+
+    episodes: float
+    steps: float
+
+    @classmethod
+    def of(cls, episodes: int | None, frames: int | None, frame_skip: int) -> "_Budget":
+        _checks.count("frame_skip", frame_skip)
+        if episodes is None and frames is None:
+            raise ValueError("episodes or frames must say how much to play")
+        return cls(
+            episodes=math.inf if episodes is None else _checks.count("episodes", episodes),
+            steps=math.inf if frames is None else _checks.count("frames", frames) / frame_skip,
+        )
+
+    def needed(self, play: _Play) -> Bool[np.ndarray, "K I"]:
+        """Which episodes count: they do if those before them left something of the budget."""
+        steps_before = np.cumsum(play.lengths, axis=1) - play.lengths
+        return (np.arange(play.lengths.shape[1]) < self.episodes) & (steps_before < self.steps)
+
+    def pending(self, play: _Play) -> bool:
+        """Whether any of the needed episodes has to go on."""
+        in_time = np.cumsum(play.lengths, axis=1) < self.steps + PATIENCE
+        return bool((self.needed(play) & ~play.finished & in_time).any())
+
+    def progress(self, play: _Play) -> Float[np.ndarray, " K"]:
+        """How much of the budget each policy used."""
+        episodes = (self.needed(play) & play.finished).sum(axis=1) / self.episodes
+        steps = play.lengths.sum(axis=1) / self.steps
+        return np.minimum(1.0, np.maximum(episodes, steps))
+
+    def spent(self, play: _Play) -> bool:
+        """Whether all policies used their budget."""
+        return bool((self.progress(play) == 1).all())
+
+
+def _play_round(
+    q: Callable[[Any], Any],
+    environment: VectorEnvironment,
+    earlier: _Play,
+    budget: _Budget,
+    epsilon: float,
+    seed: int,
+    on_progress: Callable[[float], None],
+) -> _Play:
+    """Play the next E episodes of each policy, and add them to the earlier ones."""
+    spec = environment.spec
+    policies, first = earlier.lengths.shape
+    copies = environment.num_envs // policies
+    seeds, keys = episode_seeds(seed, range(first, first + copies))
+    frames, reset = environment.reset(seeds * policies), np.ones(environment.num_envs, bool)
+    observations = jnp.zeros((policies, copies, *spec.observation_shape), spec.frame_dtype)
+    now = _Play.nothing(policies, copies)
+    play = earlier.followed_by(now)
+    time = 0
+    while budget.pending(play):
+        observations, chosen, _ = act(
+            q, spec, observations, frames, reset, keys, np.int32(time), np.float32(epsilon)
+        )
+        step = environment.step(checked_actions(chosen))
+        frames, reset = step.frame, step.reset
+        now = now.after(step)
+        play = earlier.followed_by(now)
+        if time % REPORT_EVERY == 0:
+            on_progress(float(budget.progress(play).mean()))
+        time += 1
+    return play
+
+
+def checked_actions(chosen: Int[Array, " N"]) -> Int[np.ndarray, " N"]:
+    """The actions of `act` on the host, if all Q-values behind them were numbers."""
+    actions = np.array(chosen)
+    if (actions < 0).any():
+        raise ValueError("q gave NaN: the network's weights or its observations hold some")
+    return actions
+
+
+def _exploration(
+    key: Key[Array, ""], time: Any, epsilon: Any, num_actions: int
+) -> tuple[Bool[Array, ""], Int[Array, ""]]:
+    """Whether to act at random at that time of an episode, and how."""
+    whether, which = jax.random.split(jax.random.fold_in(key, time))
+    return jax.random.uniform(whether) < epsilon, jax.random.randint(which, (), 0, num_actions)
+
+
+def _evaluations(play: _Play, budget: _Budget, frame_skip: int) -> tuple[Evaluation, ...]:
+    evaluations = []
+    for scores, lengths, needed, finished in zip(
+        play.scores, play.lengths, budget.needed(play), play.finished, strict=True
+    ):
+        complete = bool((needed & finished).any())
+        counted = needed & finished if complete else needed
+        evaluations.append(
+            Evaluation(
+                scores=tuple(scores[counted].tolist()),
+                lengths=tuple(lengths[counted].tolist()),
+                frames=int(lengths[counted].sum()) * frame_skip,
+                finished=complete,
+            )
+        )
+    return tuple(evaluations)
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None

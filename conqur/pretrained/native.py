@@ -1,0 +1,127 @@
+"""conqur's own files: safetensors whose header says what the network is and where it comes from."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import safetensors
+import safetensors.numpy
+from jaxtyping import Array, Float
+
+from conqur.regressor import Architecture, Regressor, initial_regressor
+from conqur.runs import flatten, unflatten
+
+
+@dataclass(frozen=True, eq=False)
+class Pretrained:
+    """A network and what is known about it.
+
+    Attributes:
+        regressor: the network.
+        architecture: what it is made of.
+        environment: the name of what it was trained on.
+        preprocessing: how Atari pictures were made for it; "" for other environments.
+        origin: everything else its file says, such as "seed" and "penalty_weight".
+    """
+
+    regressor: Regressor
+    architecture: Architecture
+    environment: str
+    preprocessing: str
+    origin: dict[str, Any]
+
+
+def to_bytes(network: Pretrained) -> bytes:
+    """The content of a file that `load` reads."""
+    about = {
+        "architecture": network.architecture.to_json(),
+        "environment": network.environment,
+        "preprocessing": network.preprocessing,
+        "origin": network.origin,
+    }
+    header = {"conqur": json.dumps(about, sort_keys=True)}
+    return safetensors.numpy.save(flatten(network.regressor), metadata=header)
+
+
+def load(path: str | Path) -> Pretrained:
+    """Read a network that `conqur train` wrote.
+
+    Args:
+        path: the file.
+    """
+    path = Path(path)
+    try:
+        with safetensors.safe_open(path, framework="np") as file:
+            about = json.loads((file.metadata() or {})["conqur"])
+            arrays = {name: np.asarray(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
+        architecture = _architecture(about["architecture"])
+        template = jax.eval_shape(lambda: initial_regressor(jax.random.key(0), architecture))
+        regressor = unflatten(template, arrays)
+        network = Pretrained(
+            regressor,
+            architecture,
+            str(about["environment"]),
+            str(about["preprocessing"]),
+            dict(about["origin"]),
+        )
+    except FileNotFoundError:
+        raise ValueError(f"there is no file {path}") from None
+    except (OSError, IsADirectoryError) as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (KeyError, TypeError, ValueError, RecursionError, safetensors.SafetensorError) as error:
+        raise ValueError(f"{path} holds no network that conqur wrote: {error}") from None
+    finite = all(bool(np.isfinite(array).all()) for array in arrays.values())
+    if not finite:
+        raise ValueError(f"{path} holds weights that are no finite numbers")
+    return network
+
+
+class Together(eqx.Module):
+    """K regressors of one architecture that answer side by side."""
+
+    regressors: Regressor
+    """With a leading axis K."""
+
+    def __call__(self, observations: Array) -> Float[Array, "K E A"]:
+        """Q-values of observations [K, E, ...]: regressor k answers for [k]."""
+        return jax.vmap(lambda regressor, seen: regressor(seen))(self.regressors, observations)
+
+
+def together(networks: Sequence[Pretrained]) -> Together:
+    """Networks of one architecture as one function, see `conqur.evaluation.evaluate`."""
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(n.regressor for n in networks))
+    return Together(stacked)
+
+
+def find_networks(path: str | Path) -> list[Path]:
+    """The network files that a path stands for: the file itself, or those of a run.
+
+    Args:
+        path: a file, a run directory or a folder of network files.
+    """
+    path = Path(path)
+    if path.is_dir():
+        folder = path / "networks" if (path / "networks").is_dir() else path
+        found = sorted(folder.glob("*.safetensors"))
+        if not found:
+            raise ValueError(f"{path} holds no networks (yet)")
+        return found
+    if not path.exists():
+        raise ValueError(f"there is no file or run {path}")
+    return [path]
+
+
+def _architecture(values: dict[str, Any]) -> Architecture:
+    if set(values) != {field.name for field in fields(Architecture)}:
+        raise ValueError(f"its architecture has the fields {', '.join(sorted(values))}")
+    architecture = Architecture(**values)
+    sizes = (*architecture.observation_shape, *architecture.hidden, architecture.actions)
+    if max(sizes) > 100_000:
+        raise ValueError("its architecture is too large to be true")
+    return architecture

@@ -1,0 +1,107 @@
+"""Where trained networks play: the environment they fit, as they were trained to see it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from conqur.environments import VectorEnvironment, make
+from conqur.pretrained.native import Pretrained
+
+if TYPE_CHECKING:
+    from conqur.environments.atari import Preprocessing
+
+
+@dataclass(frozen=True)
+class Arena:
+    """An environment that networks are evaluated in.
+
+    Attributes:
+        name: of the environment.
+        networks: those that play.
+        preprocessing: of an Atari game; None for other environments.
+    """
+
+    name: str
+    networks: tuple[Pretrained, ...]
+    preprocessing: "Preprocessing | None"
+
+    @property
+    def is_atari(self) -> bool:
+        """Whether it is an Atari game."""
+        return self.preprocessing is not None
+
+    @property
+    def frame_skip(self) -> int:
+        """Frames of the game in a step."""
+        return 1 if self.preprocessing is None else self.preprocessing.frame_skip
+
+    def normalised(self, score: float) -> float | None:
+        """An Atari score on the scale from random play, 0, to people, 1."""
+        from conqur.environments.atari import atari_game
+        from conqur.environments.atari_scores import human_normalised
+
+        game = atari_game(self.name) if self.is_atari else None
+        return None if game is None else human_normalised(game, score)
+
+    def make(self, copies: int, *, render: bool = False) -> VectorEnvironment:
+        """Copies of the environment; refused if a network does not fit it."""
+        environment = make(self.name, copies, preprocessing=self.preprocessing, render=render)
+        spec = environment.spec
+        for network in self.networks:
+            wanted = network.architecture
+            if wanted.actions != len(spec.actions):
+                environment.close()
+                raise ValueError(
+                    f"the network chooses among {wanted.actions} actions, but {self.name} has "
+                    f"{len(spec.actions)}: name the environment it was made for with --env"
+                )
+            if wanted.observation_shape != spec.observation_shape:
+                environment.close()
+                raise ValueError(
+                    f"the network takes observations of shape {list(wanted.observation_shape)}, "
+                    f"but those of {self.name} have {list(spec.observation_shape)}"
+                )
+        return environment
+
+
+def arena(
+    networks: Sequence[Pretrained],
+    name: str | None = None,
+    *,
+    sticky: float = 0.0,
+    preprocessing: str | None = None,
+) -> Arena:
+    """Where networks are evaluated.
+
+    Args:
+        networks: those that play; all of one kind.
+        name: of the environment; the one they were trained on if not given.
+        sticky: of Atari games.
+        preprocessing: of Atari games, a name; that of the networks' training if not given. Losing
+            a life is never the end of an episode here, and games begin with up to 30 no-ops.
+    """
+    if len({network.architecture for network in networks}) != 1:
+        raise ValueError("the networks are not all of the same architecture: evaluate them apart")
+    trained_on = {network.environment for network in networks}
+    if name is None and len(trained_on) != 1:
+        raise ValueError("the networks were trained on several environments: name one with --env")
+    name = name or networks[0].environment
+    return Arena(name, tuple(networks), _evaluated(name, networks[0], sticky, preprocessing))
+
+
+def _evaluated(
+    name: str, network: Pretrained, sticky: float, preprocessing: str | None
+) -> "Preprocessing | None":
+    from conqur.environments.atari import LifeLoss, Preprocessing, atari_game, preprocessing_named
+
+    if ":" in name or atari_game(name) is None:
+        if preprocessing is not None or sticky:
+            raise ValueError(
+                f"--sticky and --preprocessing are for Atari games, and {name} is none"
+            )
+        return None
+    trained = preprocessing or network.preprocessing
+    basis = preprocessing_named(trained) if trained else Preprocessing()
+    most = Preprocessing().no_ops[1]
+    no_ops = (min(basis.no_ops[0], most), most)
+    return replace(basis, sticky=sticky, no_ops=no_ops, life_loss=LifeLoss.IGNORED)

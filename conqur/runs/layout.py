@@ -1,0 +1,48 @@
+"""What lies where in a run directory."""
+
+import os
+from pathlib import Path
+
+from conqur.runs.files import RunError
+
+CONFIG = "config.json"
+MANIFEST = "manifest.json"
+LOG = "log.jsonl"
+SPEED = "speed.jsonl"
+CHECKPOINTS = "checkpoints"
+EVENTS = "events"
+NETWORKS = "networks"
+_FOLDERS = (CHECKPOINTS, EVENTS, NETWORKS)
+
+
+def make_folders(path: Path) -> None:
+    """Make the folders of a run that are not there."""
+    for name in _FOLDERS:
+        (path / name).mkdir(exist_ok=True)
+
+
+def check_new(path: Path) -> None:
+    """Refuse a folder with anything in it but what a process left that was killed on its start."""
+    ours = {"lock", MANIFEST, f"{MANIFEST}.partial", f"{CONFIG}.partial", *_FOLDERS}
+    if not path.is_dir():
+        raise RunError(f"{path} is no folder; name another --run-dir")
+    for entry in path.iterdir():
+        if entry.name not in ours or (entry.is_dir() and any(entry.iterdir())):
+            raise RunError(
+                f"{path} is not empty; continue the run in it with --resume, "
+                "or name another --run-dir"
+            )
+
+
+def put_aside(path: Path) -> Path:
+    """Move checkpoints and log away: damaged as they are, they may still be of use to somebody."""
+    number = 1
+    while (path / f"damaged-{number}").exists():
+        number += 1
+    aside = path / f"damaged-{number}"
+    aside.mkdir()
+    for name in (LOG, CHECKPOINTS):
+        if (path / name).exists():
+            os.replace(path / name, aside / name)
+    make_folders(path)
+    return aside

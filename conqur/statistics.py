@@ -1,0 +1,142 @@
+"""Statistics of scores: intervals by bootstrap, paired differences, robust aggregates."""
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.stats
+from jaxtyping import Float
+
+from conqur import _checks
+
+AT_ONCE = 2_000_000
+"""How many numbers of the resamples are held at the same time."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much better one of two is, from scores in pairs.
+
+    Attributes:
+        mean: of the differences.
+        standard_error: of that mean; NaN for a single pair.
+        interval: of that mean, (low, high) at 95 %; see `bootstrap_interval`.
+    """
+
+    mean: float
+    standard_error: float
+    interval: tuple[float, float]
+
+
+def bootstrap_interval(
+    values: Any,
+    *,
+    statistic: Callable[..., Any] = np.mean,
+    level: float = 0.95,
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """A confidence interval (low, high) by bootstrap, of the mean unless told otherwise.
+
+    Bias-corrected and accelerated (BCa), or the plain percentiles where BCa has no answer: where
+    all resamples lie on one side, or leaving one value out changes nothing. A single value has
+    no interval: (NaN, NaN). Equal values give an interval of no width, which says that the sample
+    shows no spread, not that there is none.
+
+    A bootstrap is too sure of itself on small samples: of intervals at 95 % from exponentially
+    distributed values about 80 % hold the mean with 5 values, 90 % with 15, 93 % with 50.
+
+    Args:
+        values: independent draws, [n].
+        statistic: of arrays along `axis`, such as `numpy.median` or `interquartile_mean`.
+        level: how often such an interval should hold the true value.
+        resamples: how many.
+        seed: of the resampling.
+    """
+    array = _checks.real_array("values", values, ["n"])
+    _checks.number("level", level, above=0, below=1)
+    _checks.count("resamples", resamples)
+    _checks.count("seed", seed, at_least=0)
+    if len(array) == 1:
+        return math.nan, math.nan
+    if (array == array[0]).all():  # not left to rounding in the statistic
+        only = float(statistic(array, axis=-1))
+        return only, only
+    interval = _interval("BCa", array, statistic, level, resamples, seed)
+    if not np.isfinite(interval).all():
+        interval = _interval("percentile", array, statistic, level, resamples, seed)
+    return interval
+
+
+def _interval(
+    method: str,
+    values: Float[np.ndarray, " n"],
+    statistic: Callable[..., Any],
+    level: float,
+    resamples: int,
+    seed: int,
+) -> tuple[float, float]:
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # that BCa has no answer shows in the answer
+        found = scipy.stats.bootstrap(
+            (values,),
+            statistic,
+            vectorized=True,
+            n_resamples=resamples,
+            batch=max(1, AT_ONCE // len(values)),
+            confidence_level=level,
+            method=method,
+            rng=np.random.default_rng(seed),
+        )
+    low, high = found.confidence_interval
+    return float(low), float(high)
+
+
+def standard_error(values: Any) -> float:
+    """The standard error of the mean of `values` [n]; NaN for a single one."""
+    array = _checks.real_array("values", values, ["n"])
+    return float(array.std(ddof=1) / math.sqrt(len(array))) if len(array) > 1 else math.nan
+
+
+def paired_difference(a: Any, b: Any) -> Difference:
+    """By how much `a` is ahead of `b` on the same starts, seeds or games.
+
+    Args:
+        a: scores, [n].
+        b: the scores to hold them against, in the same order, [n].
+    """
+    first, second = _checks.real_array("a", a, ["n"]), _checks.real_array("b", b, ["n"])
+    if len(first) != len(second):
+        raise ValueError(f"a and b must come in pairs, got {len(first)} and {len(second)} scores")
+    differences = first - second
+    return Difference(
+        mean=float(differences.mean()),
+        standard_error=standard_error(differences),
+        interval=bootstrap_interval(differences),
+    )
+
+
+def interquartile_mean(values: Any, axis: int = -1) -> Any:
+    """The mean of the middle half: without the lowest and the highest ⌊n/4⌋ values along `axis`.
+
+    Less at the mercy of single scores than the mean, and of more of them than the median.
+    """
+    array = np.asarray(values)
+    if array.ndim == 0 or array.size == 0:
+        raise ValueError(f"values must hold at least one score, got shape {list(array.shape)}")
+    return scipy.stats.trim_mean(array, 0.25, axis=axis)
+
+
+def probability_of_improvement(a: Any, b: Any) -> float:
+    """How probable it is that a score out of `a` is above one out of `b`; a tie counts half.
+
+    Args:
+        a: scores, [n].
+        b: the scores to hold them against, [m].
+    """
+    first, second = _checks.real_array("a", a, ["n"]), _checks.real_array("b", b, ["m"])
+    lead = first[:, None] - second[None]
+    return float(np.mean((np.sign(lead) + 1) / 2))
