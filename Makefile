@@ -17,7 +17,7 @@ help:
 	@echo "make test-peers  the tests that need torch, in an environment of their own"
 	@echo "make lint        ruff and mypy"
 	@echo "make format      let ruff rewrite the code"
-	@echo "make bench       measured ratios, side by side (3 minutes)"
+	@echo "make bench       measured ratios, side by side (5 minutes)"
 	@echo "make constraints pin the newest versions that fit pyproject.toml"
 	@echo "make clean       remove the environments"
 
@@ -47,6 +47,7 @@ format: setup
 
 bench: setup
 	$(BIN)/python benchmarks/head.py
+	$(BIN)/python benchmarks/train.py
 
 # torch comes first and without a hash: which file of it fits depends on the machine.
 $(PEERS)/.ready: constraints.txt pyproject.toml

@@ -1,10 +1,13 @@
 """The command line: what each command takes, and how errors reach people."""
 
 import contextlib
+import inspect
 import io
 import re
 import shlex
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
@@ -16,10 +19,34 @@ from conqur.commands import COMMANDS
 from conqur.commands.support import UsageError
 from conqur.runs.files import RunError
 
-DESCRIPTION = """Diagnose and remove delusional bias in Q-learning.
+OVERVIEW = """usage: conqur COMMAND ...
 
-Global options: --version prints the version; --debug shows the traceback of an error.
+Diagnose and remove delusional bias in Q-learning.
+
+{commands}
+
+conqur COMMAND --help explains a command. conqur --version prints the version;
+--debug, with any command, shows the traceback of an error.
 """
+
+PLAIN_WORDS = {
+    r"'None', |, 'None'": "",  # no choice of the user's, but how "not given" is kept
+    r"Error parsing (\S+): no type matching \{None\}\|INT .* from \[(.*)\]": (
+        r"\1 must be a whole number, got \2"
+    ),
+    r"Error parsing (\S+): no type matching \{None\}\|FLOAT .* from \[(.*)\]": (
+        r"\1 must be a number, got \2"
+    ),
+    r"Error parsing (\S+): invalid literal for int.*: (.*)": r"\1 must be a whole number, got \2",
+    r"Error parsing (\S+): could not convert string to float: (.*)": r"\1 must be a number, got \2",
+    r"Error parsing (\S+): Could not find valid parse for arguments: \[(.*)\]": (
+        r"\1 must be numbers, got \2"
+    ),
+    r"Missing value for argument '(\S+)'. Expected 1 values": r"\1 needs a value",
+    r"Missing from conqur \w+: (\S+) (.*)\. \(required\)": r"\1 is missing: \2",
+    r"Unrecognized options: ": "there is no option or further argument ",
+}
+"""Of tyro's messages, those that people meet, as patterns, and what they are told instead."""
 
 
 def main() -> None:
@@ -37,6 +64,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         if arguments == ["--version"]:
             print(f"conqur {conqur.__version__}")
+        elif arguments in (["--help"], ["-h"]):
+            print(_overview())
         else:
             _parse(arguments).run(shlex.join(["conqur", *arguments]))
         if sys.stdout is not None:
@@ -67,17 +96,22 @@ def run(arguments: Sequence[str]) -> int:
 
 def _parse(arguments: Sequence[str]) -> Any:
     """The command object. Tyro's boxed messages become one sentence."""
-    if arguments and arguments[0] not in COMMANDS and not arguments[0].startswith("-"):
-        commands = ", ".join(COMMANDS)
-        raise UsageError(f"there is no command {arguments[0]!r} (there is: {commands})")
+    commands = ", ".join(COMMANDS)
+    if not arguments:
+        raise UsageError(f"name a command: {commands} (see conqur --help)")
+    name, *options = arguments
+    if name not in COMMANDS:
+        raise UsageError(f"there is no command {name!r} (there is: {commands})")
+    if {"-h", "--help"} & set(options):
+        print(_description(COMMANDS[name]), end="\n\n")  # tyro would not wrap it
     messages = io.StringIO()
     try:
         with contextlib.redirect_stderr(messages):
-            return tyro.extras.subcommand_cli_from_dict(
-                COMMANDS,
-                prog="conqur",
-                description=DESCRIPTION,
-                args=arguments,
+            return tyro.cli(
+                COMMANDS[name],
+                prog=f"conqur {name}",
+                description="",
+                args=options,
                 config=(tyro.conf.FlagCreatePairsOff,),
             )
     except SystemExit as stop:
@@ -87,9 +121,46 @@ def _parse(arguments: Sequence[str]) -> Any:
         lines = [line.strip("│| ") for line in body]
         parts = groupby(lines, key=lambda line: not line.strip("─╰╯-+"))  # rules between them
         groups = [list(part) for is_rule, part in parts if not is_rule]
-        command = " ".join(["conqur", *(a for a in arguments[:1] if a in COMMANDS)])
         sentence = _one_line(" ".join(groups[0] if groups else body)).rstrip(".")
-        raise UsageError(f"{sentence} (see {command} --help)") from None
+        raise UsageError(f"{_plainly(sentence)} (see conqur {name} --help)") from None
+
+
+def _plainly(sentence: str) -> str:
+    """What tyro says, without the types that it speaks of."""
+    for pattern, words in PLAIN_WORDS.items():
+        sentence = re.sub(pattern, words, sentence)
+    return sentence
+
+
+def _overview() -> str:
+    width = max(len(name) for name in COMMANDS) + 4
+    lines = []
+    for name, command in COMMANDS.items():
+        summary = inspect.cleandoc(command.__doc__).partition("\n\n")[0]
+        first = f"  {name}".ljust(width)
+        lines.append(_wrapped(summary, first, " " * width))
+    return OVERVIEW.format(commands="\n".join(lines)).rstrip()
+
+
+def _description(command: Any) -> str:
+    """A command's docstring, wrapped."""
+    paragraphs = inspect.cleandoc(command.__doc__).split("\n\n")
+    return "\n\n".join(
+        paragraph if "\n  " in paragraph else _wrapped(paragraph)  # examples stay as they are
+        for paragraph in paragraphs
+    )
+
+
+def _wrapped(text: str, first: str = "", others: str = "") -> str:
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(
+        _one_line(text),
+        min(max(width, 40), 100),
+        initial_indent=first,
+        subsequent_indent=others,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
 
 
 def _one_line(text: str) -> str:

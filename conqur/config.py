@@ -88,6 +88,22 @@ class TrainConfig:
         _checks.number("discount", self.discount, at_least=0, at_most=1)
         _checks.number("epsilon_final", self.epsilon_final, at_least=0, at_most=1)
         self._check_members()
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        if self.steps >= 2**31:  # counted in 32 bits
+            raise ValueError(f"steps must be below 2³¹, got {self.steps}")
+        for name in ("batch_size", "learning_starts"):
+            if getattr(self, name) > self.replay_size:
+                raise ValueError(
+                    f"{name} ({getattr(self, name)}) must be at most replay_size "
+                    f"({self.replay_size})"
+                )
+        if 3 * self.num_envs > self.replay_size:
+            raise ValueError(
+                f"replay_size ({self.replay_size}) must be at least three times num_envs "
+                f"({self.num_envs})"
+            )
         if self.num_envs % self.update_every and self.update_every % self.num_envs:
             raise ValueError(
                 f"num_envs ({self.num_envs}) must be a multiple or a divisor of update_every "
@@ -135,7 +151,8 @@ class TrainConfig:
         if set(values) != names:
             unknown = ", ".join(sorted(set(values) ^ names))
             raise ValueError(f"settings of another version of conqur: they differ in {unknown}")
-        return cls(**values)
+        tuples = {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
+        return cls(**dict[str, Any](tuples))
 
 
 CHOICES = {
@@ -185,36 +202,37 @@ PRESETS: dict[str, dict[str, Any]] = {
         "steps": 5_000_000,
         "network": "minatar",
         "hidden": (128,),
-        "optimizer_epsilon": 0.01,
+        "optimizer": "adam",
+        "optimizer_epsilon": 3.125e-4,
         "replay_size": 100_000,
-        "learning_starts": 5_000,
+        "learning_starts": 1_000,
         "target_every": 1_000,
-        "epsilon_final": 0.1,
-        "epsilon_steps": 100_000,
         "clip_rewards": False,
     },
     "control": _TF_AGENTS
     | {
-        "steps": 200_000,
+        "steps": 500_000,
         "num_envs": 4,
         "network": "mlp",
-        "hidden": (256, 256),
+        "hidden": (120, 84),
         "optimizer": "adam",
-        "learning_rate": 5e-4,
         "optimizer_epsilon": 1e-8,
-        "batch_size": 64,
-        "replay_size": 100_000,
-        "learning_starts": 1_000,
-        "target_every": 250,
+        "loss": "squared",
+        "batch_size": 128,
+        "replay_size": 10_000,
+        "learning_starts": 10_000,
+        "update_every": 8,
+        "target_every": 64,
         "epsilon_final": 0.05,
-        "epsilon_steps": 25_000,
+        "epsilon_steps": 240_000,
         "clip_rewards": False,
         "anneal_halfway": 2e4,
         "log_every": 5_000,
     },
 }
 """Settings under names: of TF-Agents, which the paper's DQN(λ) was trained with, of Dopamine, which
-its checkpoints come from, of Nature's DQN, of MinAtar's, and for control with few numbers."""
+its checkpoints come from, of Nature's DQN, of Dopamine for MinAtar, and for control with few
+numbers."""
 
 
 def train_config(preset: str, **changes: Any) -> TrainConfig:

@@ -3,7 +3,7 @@
 import abc
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import array_api_compat
 import equinox as eqx
@@ -46,6 +46,10 @@ def penalty(q_values: Any, assigned: Any, *, margin: float = 0.0, over_actions: 
 class Population(abc.ABC):
     """How the consistency buffer is populated: which pairs (s', σ(s')) count, and how much."""
 
+    recent_alike: ClassVar[bool] = False
+    """Whether the newest pairs, however many, count alike and older ones not at all: then they
+    are drawn without looking at each one's weight."""
+
     @abc.abstractmethod
     def admits(self, batch: Int[Array, ""], rows: int) -> Bool[Array, " rows"]:
         """Which pairs of batch number `batch` enter the buffer."""
@@ -58,6 +62,8 @@ class Population(abc.ABC):
 @dataclass(frozen=True)
 class Everything(Population):
     """All choices ever committed: promotes full consistency."""
+
+    recent_alike = True
 
     def admits(self, batch: Int[Array, ""], rows: int) -> Bool[Array, " rows"]:
         """Admit all."""
@@ -72,6 +78,7 @@ class Everything(Population):
 class Window(Population):
     """A sliding recency window over the newest `batches` batches; `Window(1)` is the newest one."""
 
+    recent_alike = True
     batches: int
 
     def __post_init__(self) -> None:
@@ -108,6 +115,7 @@ class Decay(Population):
 class Subsample(Population):
     """A random `fraction` of every batch, the same rows in all buffers with the same seed."""
 
+    recent_alike = True
     fraction: float
     seed: int = 0
 
@@ -131,6 +139,7 @@ class Widening(Population):
     Early choices, made from poor estimates, are dropped; of late ones ever more are kept.
     """
 
+    recent_alike = True
     fraction: float = 0.5
 
     def __post_init__(self) -> None:
@@ -219,11 +228,16 @@ class ConsistencyBuffer(eqx.Module):
         assigned = jnp.asarray(assigned).astype(self.assigned.dtype)
         kept = self.population.admits(self.batches, rows) & ~terminal
         place = (self.cursor + jnp.cumsum(kept) - 1) % self.capacity
-        place = jnp.where(kept, place, self.capacity)  # out of range: not written
+        # Out of range: not written. No two alike: a compiler that knows this need not lock.
+        place = jnp.where(kept, place, self.capacity + jnp.arange(rows))
+
+        def written(ring: Array, values: Array) -> Array:
+            return ring.at[place].set(values, mode="drop", unique_indices=True)
+
         return ConsistencyBuffer(
-            successors=self.successors.at[place].set(successors, mode="drop"),
-            assigned=self.assigned.at[place].set(assigned, mode="drop"),
-            born=self.born.at[place].set(self.batches, mode="drop"),
+            successors=written(self.successors, successors),
+            assigned=written(self.assigned, assigned),
+            born=written(self.born, self.batches),
             batches=self.batches + 1,
             cursor=(self.cursor + jnp.sum(kept)) % self.capacity,
             population=self.population,
@@ -242,11 +256,16 @@ class ConsistencyBuffer(eqx.Module):
         Returns s', σ(s') and the weight of each drawn pair in a mean: 1, or 0 if there was nothing
         to draw from.
         """
-        cumulative = jnp.cumsum(self.weights())
-        total = cumulative[-1]
-        draws = total * (1 - jax.random.uniform(key, (size,)))  # in (0, total]
-        index = jnp.clip(jnp.searchsorted(cumulative, draws), 0, self.capacity - 1)
-        found = jnp.where(total > 0, jnp.ones(size), jnp.zeros(size))
+        weights = self.weights()
+        if self.population.recent_alike:
+            drawable = jnp.sum(weights > 0)
+            age = jax.random.randint(key, (size,), 0, jnp.maximum(drawable, 1))
+            index = (self.cursor - 1 - age) % self.capacity
+        else:
+            cumulative = jnp.cumsum(weights)
+            draws = cumulative[-1] * (1 - jax.random.uniform(key, (size,)))  # in (0, total]
+            index = jnp.clip(jnp.searchsorted(cumulative, draws), 0, self.capacity - 1)
+        found = jnp.full(size, jnp.any(weights > 0), float)
         return self.successors[index], self.assigned[index], found
 
     def penalty(

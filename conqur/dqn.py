@@ -22,6 +22,9 @@ from conqur.environments.interface import Transitions
 from conqur.regression import annealed_penalty_weight, penalised_loss
 from conqur.regressor import Regressor
 
+Pairs = tuple[Array, Int[Array, " B"], Float[Array, " B"]]
+"""Pairs (s', σ(s')) to be consistent with, and how much each counts."""
+
 COMMITTED_BATCHES = 32
 """How many batches of choices DDQN(λ) remembers."""
 
@@ -36,6 +39,8 @@ class Agent(eqx.Module):
     optimizer_state: Any
     commitments: ConsistencyBuffer | None
     """Recent choices of DDQN(λ); DQN(λ) has none."""
+    drawn: Pairs | None
+    """Those of them that the next update penalises."""
     updates: Int[Array, ""]
     """t, gradient steps so far."""
 
@@ -89,11 +94,13 @@ class DQN:
     def begin(self, theta: Regressor, observation: Array) -> Agent:
         """An agent that has learned nothing yet."""
         capacity = COMMITTED_BATCHES * self.batch_size
+        commitments = ConsistencyBuffer.empty(capacity, observation) if self.double else None
         return Agent(
             theta=theta,
             target=jax.tree.map(jnp.copy, theta),
             optimizer_state=self.optimizer.init(theta),
-            commitments=ConsistencyBuffer.empty(capacity, observation) if self.double else None,
+            commitments=commitments,
+            drawn=self._draw(commitments, jax.random.key(0)),  # there is nothing to draw yet
             updates=jnp.zeros((), jnp.int32),
         )
 
@@ -105,11 +112,11 @@ class DQN:
         Args:
             agent: before the step.
             batch: D.
-            key: for the choices that are drawn from those committed.
+            key: for the choices that are drawn from those committed, for the next update.
             penalty_weight: λ, where the annealed weight ends.
         """
         assigned, labels = self.labels(agent, batch)
-        pairs = self.committed(agent, batch, assigned, key)
+        pairs = agent.drawn or _of_batch(batch, assigned)
         weight = annealed_penalty_weight(penalty_weight, agent.updates, halfway=self.halfway)
         objective = eqx.filter_value_and_grad(self.loss)
         loss, gradient = objective(agent.theta, batch, labels, pairs, weight)
@@ -117,13 +124,16 @@ class DQN:
         theta = eqx.apply_updates(agent.theta, step)
         updates = agent.updates + 1
         copy = updates % self.target_every == 0
+        commitments = agent.commitments
+        if commitments is not None:
+            commitments = commitments.add(batch.successors, assigned, terminal=batch.terminal)
         after = Agent(
             theta=theta,
             target=jax.tree.map(lambda new, old: jnp.where(copy, new, old), theta, agent.target),
             optimizer_state=optimizer_state,
-            commitments=None
-            if agent.commitments is None
-            else agent.commitments.add(batch.successors, assigned, terminal=batch.terminal),
+            commitments=commitments,
+            # Drawn where it reads what was just written: see `CompiledTrainer`.
+            drawn=self._draw(commitments, key),
             updates=updates,
         )
         return after, loss
@@ -138,24 +148,12 @@ class DQN:
         labels = q_labels(rewards, batch.terminal, values, assigned, discount=self.discount)
         return assigned, labels
 
-    def committed(
-        self,
-        agent: Agent,
-        batch: Transitions,
-        assigned: Int[Array, " B"],
-        key: Key[Array, ""],
-    ) -> tuple[Array, Int[Array, " B"], Float[Array, " B"]]:
-        """B pairs (s', σ(s')) to be consistent with, and how much each counts."""
-        if agent.commitments is not None:
-            return agent.commitments.sample(key, self.batch_size)
-        return batch.successors, assigned, 1.0 - batch.terminal
-
     def loss(
         self,
         theta: Regressor,
         batch: Transitions,
         labels: Float[Array, " B"],
-        pairs: tuple[Array, Int[Array, " B"], Float[Array, " B"]],
+        pairs: Pairs,
         penalty_weight: Float[Array, ""],
     ) -> Float[Array, ""]:
         """L_θ: Bellman error + λ_t C_θ."""
@@ -180,7 +178,8 @@ class DQN:
         q_values = agent.theta(batch.states)
         best = jax.lax.top_k(q_values, min(2, q_values.shape[-1]))[0]
         assigned, _ = self.labels(agent, batch)
-        successors, assigned, weights = self.committed(agent, batch, assigned, key)
+        pairs = self._draw(agent.commitments, key) or _of_batch(batch, assigned)
+        successors, assigned, weights = pairs
         penalties = penalty(agent.theta(successors), assigned)
         total = jnp.maximum(jnp.sum(weights), 1.0)
         changed = greedy_assignment(q_values) != greedy_assignment(agent.target(batch.states))
@@ -192,6 +191,13 @@ class DQN:
             inconsistent=jnp.sum(weights * (penalties > 0)) / total,
             churn=jnp.mean(changed, dtype=jnp.float32),
         )
+
+    def _draw(self, commitments: ConsistencyBuffer | None, key: Key[Array, ""]) -> Pairs | None:
+        return None if commitments is None else commitments.sample(key, self.batch_size)
+
+
+def _of_batch(batch: Transitions, assigned: Int[Array, " B"]) -> Pairs:
+    return batch.successors, assigned, 1.0 - batch.terminal
 
 
 def centred_rmsprop(learning_rate: float, *, epsilon: float = 1e-5) -> optax.GradientTransformation:

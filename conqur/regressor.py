@@ -35,7 +35,7 @@ class Dense(eqx.Module):
 
     def __call__(self, x: Float[Array, "*B I"]) -> Float[Array, "*B O"]:
         """Apply it to the last axis."""
-        return x @ self.weight + self.bias
+        return _plus(x @ self.weight, self.bias)
 
 
 class Convolution(eqx.Module):
@@ -60,7 +60,7 @@ class Convolution(eqx.Module):
         # loops and for many regressors at once.
         size, outputs = self.weight.shape[0], self.weight.shape[-1]
         seen = _patches(x, size, self.stride, self.padding)
-        return seen @ self.weight.reshape(-1, outputs) + self.bias
+        return _plus(seen @ self.weight.reshape(-1, outputs), self.bias)
 
 
 class Body(eqx.Module):
@@ -187,6 +187,10 @@ def initial_regressor(key: Key[Array, ""], architecture: Architecture) -> Regres
     layers, features = _dense_layers(keys, height * width * channels, architecture.hidden)
     body = ConvolutionalBody(tuple(convolutions), layers)
     return Regressor(body, Dense.initial(next(keys), features, architecture.actions))
+
+
+def _plus(x: Float[Array, "*B O"], bias: Float[Array, " O"]) -> Float[Array, "*B O"]:
+    return x + jnp.broadcast_to(bias, x.shape)
 
 
 def _patches(

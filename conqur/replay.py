@@ -11,7 +11,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Integer, Key
 
 from conqur.environments.interface import Spec, Step, Transitions
 
@@ -23,7 +23,7 @@ class Replay(eqx.Module):
     """o_t, [T, N, *frame_shape]."""
     first: Bool[Array, "T N"]
     """Whether o_t is the first frame of its episode."""
-    actions: Int[Array, "T N"]
+    actions: Integer[Array, "T N"]
     rewards: Float[Array, "T N"]
     terminal: Bool[Array, "T N"]
     drawable: Bool[Array, "T N"]
@@ -77,14 +77,15 @@ class Replay(eqx.Module):
     def sample(self, key: Key[Array, ""], size: int, time: Any) -> Transitions:
         """Draw B transitions uniformly, with replacement, when t is the newest time.
 
-        A step that begins an episode follows one that ended one, so at least half of all rows are
-        transitions: of 4 B rows drawn, B or more are.
+        A step that begins an episode follows one that ended one, so about half of all rows or more
+        are transitions: of 4 B + 64 rows drawn, B or more are (fewer once in 10¹⁸ times).
         """
         time_key, env_key = jax.random.split(key)
+        draws = (4 * size + 64,)
         # A full ring has lost the rows that the oldest stacks reach back to.
-        oldest = jnp.maximum(0, time - self.rows + self.spec.stack)
-        times = jax.random.randint(time_key, (4 * size,), oldest, jnp.maximum(time, 1))
-        envs = jax.random.randint(env_key, (4 * size,), 0, self.first.shape[1])
+        oldest = jnp.where(time < self.rows, 0, time - self.rows + self.spec.stack)
+        times = jax.random.randint(time_key, draws, oldest, jnp.maximum(time, 1))
+        envs = jax.random.randint(env_key, draws, 0, self.first.shape[1])
         rank = jnp.argsort(~self.drawable[times % self.rows, envs], stable=True)[:size]
         times, envs = times[rank], envs[rank]
         row = times % self.rows
@@ -100,7 +101,7 @@ class Replay(eqx.Module):
         """Observations at these times in these environments, [B, *observation_shape]."""
         if self.spec.stack == 1:
             return self.frames[times % self.rows, envs]
-        back = jnp.arange(self.spec.stack - 1, -1, -1)  # oldest to newest
+        back = jnp.arange(self.spec.stack - 1, -1, -1)[None]  # oldest to newest
         history = jnp.maximum(times[:, None] - back, 0)
         begins = self.first[history % self.rows, envs[:, None]]
         # How far back the episode's first frame lies, if that is within the stack.
@@ -109,6 +110,6 @@ class Replay(eqx.Module):
             history = jnp.maximum(history, times[:, None] - age)
         frames = self.frames[history % self.rows, envs[:, None]]  # [B, stack, ...]
         if not self.spec.pad_with_first:
-            ours = (back <= age).reshape(*age.shape[:1], -1, *(1,) * len(self.spec.frame_shape))
+            ours = (back <= age).reshape(*history.shape, *(1,) * len(self.spec.frame_shape))
             frames = jnp.where(ours, frames, jnp.zeros_like(frames))
         return jnp.moveaxis(frames, 1, -1)

@@ -1,41 +1,36 @@
 """A training run: the loop around a trainer that logs, saves, stops and goes on."""
 
+import contextlib
+import json
 import math
+import os
 import time as clock
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
+from signal import Signals
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from conqur.config import TrainConfig
 from conqur.environments import load_data, make, make_jax
 from conqur.environments.atari import atari_game
+from conqur.environments.data import is_data
+from conqur.environments.interface import Spec
 from conqur.environments.journal import Journal
 from conqur.pretrained import Pretrained, to_bytes
-from conqur.runs import (
-    Checkpoint,
-    RunDirectory,
-    RunError,
-    flatten,
-    progress,
-    ring_rows,
-    stop_requested,
-    unflatten,
-)
+from conqur.regressor import Architecture, initial_regressor
+from conqur.runs import Checkpoint, RunDirectory, RunError, progress, stop_requested
+from conqur.runs.layout import LOG
 from conqur.training import CompiledTrainer, DataTrainer, HostTrainer, Member, Trainer
+from conqur.training_state import restored, save_state
 
 SAVE_EVERY = 300.0
 """Seconds between checkpoints. When they are taken has no influence on results."""
 
 DIVERGED = 1e10
 """Losses and values beyond this are those of a network that is lost."""
-
-RINGS = ("frames", "first", "actions", "rewards", "terminal", "drawable")
-DATA_FILES = (".npz", ".safetensors")
 
 
 @dataclass(frozen=True)
@@ -44,13 +39,18 @@ class Outcome:
 
     Attributes:
         step: how far it came.
-        finished: whether that was all; if not, it was asked to stop.
         returns: of each member, the mean return in the last row of the log that has one.
+        stopped_by: the signal that asked it to stop before that was all; None: it was all.
     """
 
     step: int
-    finished: bool
     returns: list[float | None]
+    stopped_by: Signals | None
+
+    @property
+    def finished(self) -> bool:
+        """Whether it came to its end."""
+        return self.stopped_by is None
 
 
 def default_preset(environment: str) -> tuple[str, dict[str, Any]]:
@@ -70,26 +70,61 @@ def default_preset(environment: str) -> tuple[str, dict[str, Any]]:
     return "control", {"preprocessing": ""}
 
 
-def is_data(environment: str) -> bool:
-    """Whether a name is that of a fixed data set."""
-    return (
-        environment.endswith(DATA_FILES)
-        or environment.startswith("minari:")
-        or Path(environment).is_dir()
-    )
-
-
 def make_trainer(config: TrainConfig) -> Trainer:
     """The trainer for a run's environment: compiled, of the host, or of a fixed data set."""
     name = config.environment
     if is_data(name):
-        return DataTrainer(config, load_data(name))
+        data = load_data(name)
+        _check_network(config, data.spec(name))
+        return DataTrainer(config, data)
     compiled = make_jax(name)
     if compiled is not None:
+        _check_fit(config, compiled.spec)
         return CompiledTrainer(config, compiled)
     copies = config.num_envs * len(config.members)
     environment = make(name, copies, preprocessing=config.preprocessing or None)
-    return HostTrainer(config, Journal(environment, tuple(seed for _, seed in config.members)))
+    try:
+        _check_fit(config, environment.spec)
+        return HostTrainer(config, Journal(environment, tuple(seed for _, seed in config.members)))
+    except BaseException:
+        environment.close()
+        raise
+
+
+def _check_network(config: TrainConfig, spec: Spec) -> None:
+    """Refuse a network that is not for such observations."""
+    try:
+        wanted = Architecture(
+            config.network, spec.observation_shape, len(spec.actions), config.hidden
+        )
+        jax.eval_shape(lambda: initial_regressor(jax.random.key(0), wanted))
+    except ValueError as error:
+        raise ValueError(f"network {config.network} is not for {spec.name}: {error}") from None
+
+
+def _check_fit(config: TrainConfig, spec: Spec) -> None:
+    """Refuse, beside that, a replay that holds no transition, or that no memory can hold."""
+    _check_network(config, spec)
+    least = (spec.stack + 2) * config.num_envs
+    if config.replay_size < least:
+        raise ValueError(
+            f"replay_size must be at least {least} with {config.num_envs} environments, "
+            f"got {config.replay_size}"
+        )
+    frame = math.prod(spec.frame_shape) * np.dtype(spec.frame_dtype).itemsize
+    needed, there = len(config.members) * config.replay_size * frame, _memory()
+    if needed > there:
+        raise ValueError(
+            f"replay_size {config.replay_size:,} takes {needed / 1e9:,.1f} GB for "
+            f"{len(config.members)} network(s), but there are {there / 1e9:,.1f} GB of memory: "
+            "lower it, or train fewer at once"
+        )
+
+
+def _memory() -> int:
+    """How many bytes the accelerator has, or, where that is the processor, the machine."""
+    limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
+    return limit or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def run_training(
@@ -115,11 +150,11 @@ def run_training(
     """
     members, time = trainer.begin(), 0
     if checkpoint is not None:
-        members, time = _restored(trainer, members, checkpoint, warn)
+        members, time = restored(trainer, members, checkpoint, warn)
     total = _whole_strides(config.steps / config.num_envs, trainer.stride)
     between_rows = _whole_strides(config.log_every / config.num_envs, trainer.stride)
     saved, last_save = time if checkpoint else -1, clock.monotonic()
-    returns: list[float | None] = [None] * len(config.members)
+    returns = _returns_so_far(config, run)
     lap = time, last_save
     with (
         stop_requested() as stop,
@@ -147,7 +182,7 @@ def run_training(
                 saved, last_save = time, clock.monotonic()
     if time != saved:
         _save(config, trainer, run, members, time, saved)
-    return Outcome(time * config.num_envs, time >= total, returns)
+    return Outcome(time * config.num_envs, returns, stop.signal if time < total else None)
 
 
 def _save(
@@ -158,25 +193,14 @@ def _save(
     time: int,
     saved: int,
 ) -> None:
-    """Write a checkpoint and the networks; `saved` is the time of the last one."""
+    """Write the networks and a checkpoint; `saved` is the time of the last one."""
     theta = jax.device_get(members.agent.theta)
-    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(theta)):
+    if not all((np.abs(leaf) < DIVERGED).all() for leaf in jax.tree.leaves(theta)):  # nor NaN
         raise RunError(
             f"training diverged before step {time * config.num_envs:,}: a network's weights are "
-            f"not finite; {_last_good(saved * config.num_envs)}"
+            f"out of all bounds; {_last_good(saved * config.num_envs)}"
         )
-    state, rings = _split(members, time)
-    arrays = flatten({"members": state, "host": trainer.host_state(), "time": np.int64(time)})
-    keep = next(iter(rings.values())).shape[1] - 1 if rings else 0
-    new = min(time - run.saved_rows, keep)
-    appended = {name: ring_rows(ring, time - new, time, axis=1) for name, ring in rings.items()}
-    run.save(
-        time * config.num_envs,
-        arrays,
-        appended=appended,
-        total_rows=time if rings else 0,
-        keep_rows=keep,
-    )
+    # The networks first: with its last checkpoint, a run is complete.
     for i, (weight, seed) in enumerate(config.members):
         network = Pretrained(
             jax.tree.map(lambda leaf, i=i: leaf[i], theta),
@@ -191,6 +215,7 @@ def _save(
             },
         )
         run.write_network(f"{member_name(weight, seed)}.safetensors", to_bytes(network))
+    save_state(run, trainer, members, time, step=time * config.num_envs)
 
 
 def member_name(penalty_weight: float, seed: int) -> str:
@@ -198,62 +223,16 @@ def member_name(penalty_weight: float, seed: int) -> str:
     return f"weight-{penalty_weight:g}-seed-{seed}"
 
 
-def _split(members: Member, time: int) -> tuple[Any, dict[str, Any]]:
-    """All that is small, as arrays, and the replay's rings; the newest frame counts as small."""
-    rings: dict[str, Any] = {}
-    state: dict[str, Any] = {
-        "agent": members.agent,
-        "tally": members.tally,
-        "episodes": jax.tree.map(_key_data, members.episodes),
-    }
-    if members.replay is not None:
-        rings = {name: getattr(members.replay, name) for name in RINGS}
-        row = time % rings["frames"].shape[1]
-        state["newest"] = {name: rings[name][:, row] for name in ("frames", "first")}
-    return state, rings
-
-
-def _restored(
-    trainer: Trainer, members: Member, checkpoint: Checkpoint, warn: Callable[[str], None]
-) -> tuple[Member, int]:
-    """The members and the time of a checkpoint; the environments are brought back, too."""
-    time = int(checkpoint.arrays["time"])
-    template, rings = _split(members, time)
-    host = {
-        name.removeprefix("host/"): array
-        for name, array in checkpoint.arrays.items()
-        if name.startswith("host/")
-    }
-    state = unflatten({"members": template, "host": host, "time": np.int64(0)}, checkpoint.arrays)
-    state = state["members"]
-    replay = members.replay
-    if rings:
-        capacity = rings["frames"].shape[1]
-        saved = checkpoint.rings(capacity)
-        for name, ring in rings.items():
-            rows = np.moveaxis(saved[name], 0, 1) if name in saved else np.array(ring)
-            if name in state["newest"]:
-                rows = np.array(rows)
-                rows[:, time % capacity] = state["newest"][name]
-            rings[name] = jnp.array(rows)
-        replay = replace(replay, **rings)
-    if not trainer.restore_host(host):
-        warn(
-            f"{trainer.spec.name} did not come back to the state it was left in: it is not "
-            "deterministic, so new episodes begin"
-        )
-    episodes = jax.tree.map(_like_key, members.episodes, state["episodes"])
-    return Member(state["agent"], replay, state["tally"], episodes), time
-
-
-def _key_data(leaf: Any) -> Any:
-    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return jax.random.key_data(leaf) if is_key else leaf
-
-
-def _like_key(leaf: Any, data: Any) -> Any:
-    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return jax.random.wrap_key_data(data) if is_key else data
+def _returns_so_far(config: TrainConfig, run: RunDirectory) -> list[float | None]:
+    """Of each member, the last mean return that the log holds."""
+    last: dict[tuple[float, int], float] = {}
+    with open(run.path / LOG, "rb") as file:
+        for line in file:
+            with contextlib.suppress(ValueError, KeyError, TypeError):  # somebody changed the log
+                row = json.loads(line)
+                if row["return"] is not None:
+                    last[row["penalty_weight"], row["seed"]] = float(row["return"])
+    return [last.get(member) for member in config.members]
 
 
 def _cleared(members: Member) -> Member:
@@ -283,8 +262,8 @@ def _summary(rows: list[dict[str, Any]]) -> dict[str, float | None]:
 def _check_finite(rows: list[dict[str, Any]], saved: int) -> None:
     """Stop a run whose networks are lost."""
     for row in rows:
-        worst = max(abs(row[name] or 0.0) for name in ("loss", "q_mean", "q_max"))
-        if not worst < DIVERGED:
+        found = [row[name] for name in ("loss", "q_mean", "q_max") if row[name] is not None]
+        if not all(abs(value) < DIVERGED for value in found):  # nor NaN
             raise RunError(
                 f"training diverged before step {row['step']:,} (seed {row['seed']}, penalty "
                 f"weight {row['penalty_weight']:g}: loss {row['loss']}, mean Q {row['q_mean']}); "

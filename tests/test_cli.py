@@ -1,8 +1,10 @@
 """The command line, run as people run it."""
 
+import dataclasses
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 
@@ -10,6 +12,7 @@ import pytest
 
 import conqur
 from conqur import cli
+from conqur.commands import COMMANDS, support
 
 
 def conqur_command(*arguments, cwd=None):
@@ -51,25 +54,59 @@ def test_demo_end_to_end(tmp_path):
     assert "grid world: PCVI" in done.stderr  # progress, line by line where there is no terminal
 
 
-def test_version_and_help(capsys):
+def test_version(capsys):
     assert cli.run(["--version"]) == 0
     assert capsys.readouterr().out == f"conqur {conqur.__version__}\n"
-    assert cli.run(["--help"]) == 0
-    assert "demo" in capsys.readouterr().out
-    assert cli.run(["demo", "--help"]) == 0
-    text = re.sub(r"[\s│]+", " ", capsys.readouterr().out)  # as if on one line
-    for words in ("--output FILE", "(default: conqur-demo.html)", "--seed INT", "(default: 1)"):
-        assert words in text
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_the_overview_has_a_line_for_every_command(capsys, flag, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.run([flag]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    for name, command in COMMANDS.items():
+        (line,) = [line for line in lines if line.startswith(f"  {name} ")]
+        assert line.split()[1] in command.__doc__.splitlines()[0]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_teaches(capsys, command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.run([command, "--help"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert max(map(len, out.splitlines())) <= 80
+    assert "None" not in out  # how "not given" is kept is nobody's business
+    flat = re.sub(r"[\s│]+", " ", out)
+    for field in dataclasses.fields(COMMANDS[command]):
+        if "--" + field.name.replace("_", "-") not in flat:
+            assert field.name in ("environment", "checkpoint")  # positional
+    for example in re.findall(r"^  (conqur .*)$", out, re.MULTILINE):
+        assert cli._parse(shlex.split(example)[1:])
+    if command == "demo":
+        for words in ("--output FILE", "(default: conqur-demo.html)", "--seed INT", "(default: 1)"):
+            assert words in flat
+    else:
+        assert "Examples:" in out
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "Expected one of {demo}"),
+        ([], "name a command: train, evaluate, play, demo"),
         (["dmo"], "there is no command 'dmo'"),
         (["demo", "--sed", "3"], "--sed"),
-        (["demo", "--seed", "x"], "--seed"),
-        (["demo", "--seed"], "--seed"),
+        (["demo", "--seed", "x"], "--seed must be a whole number, got 'x' (see conqur demo"),
+        (["demo", "--seed", "1.5"], "--seed must be a whole number, got '1.5'"),
+        (["demo", "--seed"], "--seed needs a value"),
+        (["demo", "further"], "there is no option or further argument further"),
+        (["play"], "CHECKPOINT is missing: A network file, or a run's folder"),
+        (["train", "x", "--steps", "y"], "--steps must be a whole number, got 'y'"),
+        (["train", "x", "--discount", "y"], "--discount must be a number, got 'y'"),
+        (["train", "x", "--penalty-weight", "y"], "--penalty-weight must be numbers, got 'y'"),
+        (["train", "x", "--loss", "y"], "invalid choice 'y' for argument '--loss'"),
+        (["evaluate", "x", "--epsilon", "y"], "--epsilon must be a number, got 'y'"),
         (["demo", "--seed", "-1"], "--seed must be a whole number of at least 0"),
         (["demo", "--output", "/nowhere/page.html"], "there is no folder /nowhere"),
         (["demo", "--output", "/"], "is no regular file"),
@@ -116,7 +153,7 @@ def test_pages_are_written_whole_and_through_links(tmp_path):
     page.write_text("old")
     page.chmod(0o640)
     link.symlink_to(page)
-    cli._write(link, "new θ")
+    support.write(link, "new θ")
     assert link.is_symlink()
     assert page.read_text(encoding="utf-8") == "new θ"
     assert page.stat().st_mode & 0o777 == 0o640
@@ -130,3 +167,15 @@ def test_an_interrupt_is_said(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("conqur.demo.experiment.run_demo", interrupt)
     assert cli.run(["demo", "--output", str(tmp_path / "page.html")]) == 130
     assert capsys.readouterr().err == "conqur: interrupted\n"
+
+
+def test_errors_speak_of_options():
+    options = {"num_envs": "--num-envs", "steps": "--steps"}
+    text = "num_envs (3) must divide steps\n  steps: 1 -> 2\nmy/num_envs and steps_x stay"
+    told = "--num-envs (3) must divide steps\n  --steps: 1 -> 2\nmy/num_envs and steps_x stay"
+    assert support.as_typed(text, options) == told
+    with pytest.raises(support.UsageError) as caught, support.named_as_typed(options):
+        raise ValueError("steps must be few")
+    assert str(caught.value) == "--steps must be few"
+    with pytest.raises(ValueError, match="the steps are many"), support.named_as_typed(options):
+        raise ValueError("the steps are many")

@@ -181,8 +181,30 @@ def test_samples_follow_the_weights():
     np.testing.assert_allclose(frequencies, np.array([1, 2, 4, 8]) / 15, atol=0.02)
 
 
-def test_an_empty_buffer_yields_pairs_of_no_weight():
-    _, assigned, weights = ConsistencyBuffer.empty(4, jnp.zeros(2)).sample(jax.random.key(0), 3)
+@pytest.mark.parametrize(
+    "population", [Everything(), Window(2), Window(9), Decay(0.6), Subsample(0.7), Widening(0.4)]
+)
+@pytest.mark.parametrize("capacity", [5, 7, 12])
+def test_samples_of_a_ring_that_was_written_over_follow_the_weights(population, capacity):
+    """Seven batches with a terminal successor each: the ring's oldest pair lies anywhere in it."""
+    buffer = ConsistencyBuffer.empty(capacity, jnp.array(0), population=population)
+    for k in range(7):
+        terminal = jnp.arange(3) == k % 3
+        buffer = buffer.add(3 * k + jnp.arange(3), jnp.full(3, k), terminal=terminal)
+    successors, assigned, found = buffer.sample(jax.random.key(1), 20_000)
+    assert (found == 1).all()
+    np.testing.assert_array_equal(np.asarray(successors) // 3, assigned)
+    drawn = np.bincount(successors, minlength=21) / 20_000
+    weights = np.zeros(21)
+    weights[np.asarray(buffer.successors)] = np.asarray(buffer.weights())
+    np.testing.assert_array_equal(drawn > 0, weights > 0)
+    np.testing.assert_allclose(drawn, weights / weights.sum(), atol=0.02)
+
+
+@pytest.mark.parametrize("population", [Everything(), Decay(0.5)])
+def test_an_empty_buffer_yields_pairs_of_no_weight(population):
+    buffer = ConsistencyBuffer.empty(4, jnp.zeros(2), population=population)
+    _, assigned, weights = buffer.sample(jax.random.key(0), 3)
     assert assigned.shape == (3,)
     assert weights.tolist() == [0.0, 0.0, 0.0]
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 import conqur
-from conqur.commands.support import UsageError, announcer, check_writable, write
+from conqur.commands.support import Flag, UsageError, announcer, check_writable, write
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Demo:
     """The page to write (HTML, self-contained)."""
     seed: int = 1
     """Seed of the grid world's random features (a whole number of at least 0)."""
-    json: bool = False
+    json: Flag = False
     """Print the values as one JSON object on the last line instead of as tables."""
 
     def run(self, command: str) -> None:

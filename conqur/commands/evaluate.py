@@ -1,7 +1,6 @@
 """`conqur evaluate`."""
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,10 +9,15 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from conqur.commands.support import announcer
+from conqur.commands.support import Flag, announcer, named_as_typed, option
 
 COPIES = 16
 """Copies of the environment for each network, unless there are fewer episodes."""
+
+OPTIONS = {
+    name: f"--{name}"
+    for name in ("episodes", "frames", "sticky", "preprocessing", "epsilon", "seed")
+}
 
 
 @dataclass(frozen=True)
@@ -32,36 +36,43 @@ class Evaluate:
 
     checkpoint: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="CHECKPOINT")]
     """A network file, or a run's folder."""
-    env: Annotated[str | None, tyro.conf.arg(metavar="ID")] = None
-    """The environment; the one the network was trained on if not given."""
-    episodes: int | None = None
-    """How many episodes each network plays. If not given, as many as fill --frames."""
-    frames: int | None = None
-    """How many frames each network plays (default: 500,000 in Atari games, else 100 episodes)."""
+    env: Annotated[str | None, option("ENV", "what the network was trained on")] = None
+    """The environment, by a name that `conqur train` takes."""
+    episodes: Annotated[int | None, option("INT", "as many as fill --frames")] = None
+    """How many episodes each network plays."""
+    frames: Annotated[int | None, option("INT", "500,000 in Atari, else 100 episodes")] = None
+    """How many frames each network plays; the episode that crosses the line is played out."""
     sticky: float = 0.0
     """Atari: the probability that the emulator repeats the last action instead."""
-    preprocessing: str | None = None
-    """Atari: how pictures are made; that of the network's training if not given."""
+    preprocessing: Annotated[str | None, option("NAME", "that of its training")] = None
+    """Atari: how pictures are made, see `conqur train --help`."""
     epsilon: float = 0.001
     """The probability of a random action."""
     seed: int = 0
     """Of the starts and of the random actions."""
-    json: bool = False
-    """Print everything as one JSON object."""
+    json: Flag = False
+    """Print everything as one JSON object, with the score of every episode."""
 
     def run(self, command: str) -> None:
         """Play, and print what came out."""
+        with named_as_typed(OPTIONS):
+            self._run()
+
+    def _run(self) -> None:
+        from conqur import _checks
         from conqur.evaluation import evaluate
         from conqur.pretrained import find_networks, load, together
         from conqur.pretrained.playing import arena
 
+        for name in ("episodes", "frames"):
+            if getattr(self, name) is not None:
+                _checks.count(name, getattr(self, name))
         networks = [load(path) for path in find_networks(self.checkpoint)]
         place = arena(networks, self.env, sticky=self.sticky, preprocessing=self.preprocessing)
         episodes, frames = self.episodes, self.frames
         if episodes is None and frames is None:
             episodes, frames = (None, 500_000) if place.is_atari else (100, None)
-        copies = min(episodes or COPIES, COPIES)
-        environment = place.make(copies * len(networks))
+        environment = place.make(min(episodes or COPIES, COPIES) * len(networks))
         try:
             with announcer() as announce:
                 results = evaluate(
@@ -103,10 +114,10 @@ def _table(name: str, rows: list[dict[str, Any]]) -> Table:
     for column in ("episodes", "mean", "95 % interval", "median", *["human"] * human):
         table.add_column(column, justify="right")
     for row in rows:
-        low, high = (math.nan if bound is None else bound for bound in row["interval"])
+        bounds = [f"{bound:.2f}" for bound in row["interval"] if bound is not None]
         about = row["network"]
         label = ", ".join(
-            f"{word} {about[key]}"
+            f"{word} {_short(about[key])}"
             for word, key in (("λ", "penalty_weight"), ("seed", "seed"))
             if key in about
         )
@@ -114,10 +125,14 @@ def _table(name: str, rows: list[dict[str, Any]]) -> Table:
             label or "network",
             str(len(row["episodes"])) + ("" if row["finished"] else " (unfinished)"),
             f"{row['mean']:.2f}",
-            f"{low:.2f} to {high:.2f}",
+            " to ".join(bounds) or "–",
             f"{row['median']:.2f}",
         ]
         if human:
             cells.append(f"{row['human_normalised']:.0%}")
         table.add_row(*cells)
     return table
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

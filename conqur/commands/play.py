@@ -1,14 +1,27 @@
 """`conqur play`."""
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
-from conqur.commands.support import UsageError, announcer, check_writable
+from conqur.commands.support import (
+    Flag,
+    UsageError,
+    announcer,
+    check_writable,
+    named_as_typed,
+    option,
+)
+
+OPTIONS = {
+    "max_steps": "--steps",
+    "path": "--output",
+    **{name: f"--{name}" for name in ("fps", "sticky", "preprocessing", "epsilon", "seed")},
+}
 
 
 @dataclass(frozen=True)
@@ -21,8 +34,8 @@ class Play:
 
     checkpoint: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="CHECKPOINT")]
     """A network file, or a run's folder (of several networks, the first)."""
-    env: Annotated[str | None, tyro.conf.arg(metavar="ID")] = None
-    """The environment; the one the network was trained on if not given."""
+    env: Annotated[str | None, option("ENV", "what the network was trained on")] = None
+    """The environment, by a name that `conqur train` takes."""
     output: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("conqur-play.mp4")
     """The video to write: .mp4 or .gif."""
     steps: int = 3000
@@ -31,17 +44,22 @@ class Play:
     """Steps shown in a second."""
     sticky: float = 0.0
     """Atari: the probability that the emulator repeats the last action instead."""
-    preprocessing: str | None = None
-    """Atari: how pictures are made; that of the network's training if not given."""
+    preprocessing: Annotated[str | None, option("NAME", "that of its training")] = None
+    """Atari: how pictures are made, see `conqur train --help`."""
     epsilon: float = 0.001
     """The probability of a random action."""
     seed: int = 0
     """Of the start and of the random actions."""
-    json: bool = False
+    json: Flag = False
     """Print what was recorded as one JSON object."""
 
     def run(self, command: str) -> None:
         """Play one game and write the video."""
+        with named_as_typed(OPTIONS):
+            self._run()
+
+    def _run(self) -> None:
+        from conqur import _checks
         from conqur.pretrained import find_networks, load, together
         from conqur.pretrained.playing import arena
         from conqur.video import record
@@ -49,6 +67,10 @@ class Play:
         if self.output.suffix.lower() not in (".gif", ".mp4"):
             raise UsageError(f"--output must end in .mp4 or .gif, got {self.output}")
         check_writable("--output", self.output)
+        _checks.count("max_steps", self.steps)
+        _checks.count("fps", self.fps)
+        _checks.number("epsilon", self.epsilon, at_least=0, at_most=1)
+        _checks.count("seed", self.seed, at_least=0)
         network = load(find_networks(self.checkpoint)[0])
         place = arena([network], self.env, sticky=self.sticky, preprocessing=self.preprocessing)
         environment = place.make(1, render=True)
@@ -67,11 +89,10 @@ class Play:
         finally:
             environment.close()
         end = "" if recording.finished else " (cut)"
-        console = Console(stderr=self.json)
-        console.print(
+        print(
             f"Score {recording.score:g} in {recording.steps:,} steps{end}. "
             f"Video: {recording.path.resolve()}",
-            soft_wrap=True,
+            file=sys.stderr if self.json else sys.stdout,
         )
         if self.json:
             print(

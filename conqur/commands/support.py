@@ -2,17 +2,56 @@
 
 import contextlib
 import os
+import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import tyro
 from rich.console import Console
 
 
 class UsageError(Exception):
     """The command was called in a wrong way; the message says what to change."""
+
+
+def option(metavar: str | None = None, default: str = "") -> Any:
+    """How an option is shown that may be left out: `--name METAVAR`, and what it is then."""
+    hint = f"(default: {default})" if default else ""
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint=hint)
+
+
+Flag = Annotated[bool, option()]
+"""An option without a value."""
+
+
+@contextlib.contextmanager
+def named_as_typed(options: Mapping[str, str]) -> Iterator[None]:
+    """Make errors about arguments and settings speak of the options that people type.
+
+    A `ValueError` that begins with one of the names is one of wrong use.
+
+    Args:
+        options: what is typed, by the name that errors use, such as "--num-envs" by "num_envs".
+    """
+    try:
+        yield
+    except ValueError as error:
+        if str(error).partition(" ")[0] not in options:
+            raise
+        raise UsageError(as_typed(str(error), options)) from error
+
+
+def as_typed(text: str, options: Mapping[str, str]) -> str:
+    """`text` with names turned into options: the first word of a line, and all with a `_`."""
+    return re.sub(
+        r"(^ *|(?<![\w/.-])(?=[a-z]+_))(\w+)",
+        lambda found: found[1] + options.get(found[2], found[2]),
+        text,
+        flags=re.MULTILINE,
+    )
 
 
 def warn(line: str) -> None:

@@ -1,20 +1,23 @@
 """`conqur train`."""
 
+import contextlib
 import json
 import re
 import shlex
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
-from rich.console import Console
 
-from conqur.commands.support import UsageError, warn
+from conqur.commands.support import Flag, UsageError, as_typed, named_as_typed, option, warn
 
 if TYPE_CHECKING:
     from conqur.config import TrainConfig
+    from conqur.training import Trainer
     from conqur.training_run import Outcome
 
 SETTINGS = (
@@ -23,6 +26,17 @@ SETTINGS = (
     *("update_every", "target_every", "epsilon_final", "epsilon_steps", "anneal_halfway"),
     "log_every",
 )
+"""Settings of a run that have an option of the same name."""
+
+OPTIONS = {name: "--" + name.replace("_", "-") for name in SETTINGS} | {
+    "environment": "ENV",
+    "penalty_weights": "--penalty-weight",
+    "seeds": "--seed",
+    "network": "the --preset's network",
+}
+"""What is typed for a setting."""
+
+MOST_SEEDS = 10_000
 
 
 @dataclass(frozen=True)
@@ -31,12 +45,13 @@ class Train:
 
     ENV is an Atari game (ALE/Pong-v5), a MinAtar game (MinAtar/Breakout), a Gymnasium id
     (CartPole-v1), jax:module:attribute for an environment written in JAX, or a data set (.npz,
-    .safetensors, minari:NAME). All seeds and penalty weights train together; on MinAtar and other
-    JAX environments the whole run is one compiled program.
+    .safetensors, minari:NAME). All seeds and penalty weights train together, each network with
+    environments and a replay of its own; on MinAtar and other JAX environments the whole run is
+    one compiled program. What no option says is as in --preset.
 
     The run's folder holds its settings, log, checkpoints and networks. A run that was stopped or
     killed goes on with `conqur train --resume --run-dir DIR` and ends exactly as if it had not
-    been.
+    been. Ctrl-C and SIGTERM save first.
 
     Examples:
       conqur train CartPole-v1 --seeds 5
@@ -44,83 +59,113 @@ class Train:
       conqur train ALE/Pong-v5 --algorithm ddqn --penalty-weight 0.5
     """
 
-    environment: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="ENV")] = None
-    """What to learn; with --resume, that of the run."""
-    algorithm: Literal["dqn", "ddqn"] | None = None
-    """dqn (default) or ddqn."""
-    penalty_weight: Annotated[tuple[float, ...], tyro.conf.arg(metavar="λ ...")] = ()
-    """Weight of the consistency penalty, one or several; 0 (default) is plain DQN or DDQN."""
-    preset: Literal["tf-agents", "dopamine", "nature", "minatar", "control"] | None = None
-    """All settings that are not given: tf-agents for Atari, minatar for MinAtar, else control."""
-    steps: int | None = None
-    """Steps of the agent, summed over its environments (four frames each in Atari)."""
-    seed: int | None = None
-    """The first seed (default 0)."""
-    seeds: int | None = None
-    """How many seeds (default 1): seed, seed + 1, ..."""
-    run_dir: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """The run's folder; runs/ENV-ALGORITHM if not given."""
-    resume: bool = False
-    """Go on with the run in --run-dir. Only --steps may be changed."""
-    num_envs: int | None = None
-    """Environments stepped together, for each network."""
-    preprocessing: str | None = None
-    """Of Atari games: paper, dopamine, nature, sb3, cleanrl or dqn_zoo."""
-    optimizer: Literal["rmsprop", "adam"] | None = None
+    environment: Annotated[
+        tyro.conf.Positional[str | None], option("ENV", "with --resume, that of the run")
+    ] = None
+    """What to learn."""
+    algorithm: Annotated[Literal["dqn", "ddqn"] | None, option("{dqn,ddqn}", "dqn")] = None
+    """ddqn is Double DQN, with a buffer of its recent choices for the penalty."""
+    penalty_weight: Annotated[tuple[float, ...], option("λ [λ ...]", "0")] = ()
+    """Weight of the consistency penalty; of several, each is trained. 0 is plain DQN or DDQN."""
+    steps: Annotated[int | None, option("INT")] = None
+    """Steps of the agent, summed over its environments (in Atari, each is four frames)."""
+    seeds: Annotated[int | None, option("INT", "1")] = None
+    """How many seeds to train: --seed, --seed + 1, ..."""
+    seed: Annotated[int | None, option("INT", "0")] = None
+    """The first seed."""
+    preset: Annotated[
+        Literal["tf-agents", "dopamine", "nature", "minatar", "control"] | None,
+        option("NAME", "tf-agents for Atari, minatar for MinAtar, else control"),
+    ] = None
+    """tf-agents, dopamine, nature, minatar or control."""
+    run_dir: Annotated[Path | None, option("DIR", "runs/ENV-ALGORITHM")] = None
+    """The run's folder."""
+    resume: Flag = False
+    """Go on with the run in --run-dir. Of its settings, only --steps may be changed."""
+    learning_rate: Annotated[float | None, option("FLOAT")] = None
+    """Step size of the optimizer."""
+    optimizer: Annotated[Literal["rmsprop", "adam"] | None, option("{rmsprop,adam}")] = None
     """rmsprop is centred, as TF1 computes it."""
-    learning_rate: float | None = None
-    loss: Literal["huber", "squared"] | None = None
-    discount: float | None = None
-    batch_size: int | None = None
-    replay_size: int | None = None
-    """Transitions remembered; at most as many as fit into the accelerator's memory."""
-    learning_starts: int | None = None
+    loss: Annotated[Literal["huber", "squared"] | None, option("{huber,squared}")] = None
+    """Of the Bellman error."""
+    discount: Annotated[float | None, option("FLOAT")] = None
+    """What a reward is worth one step later."""
+    batch_size: Annotated[int | None, option("INT")] = None
+    """Transitions in an update."""
+    replay_size: Annotated[int | None, option("INT")] = None
+    """Transitions each network remembers, in the accelerator's memory."""
+    learning_starts: Annotated[int | None, option("INT")] = None
     """Steps with random actions before the first update."""
-    update_every: int | None = None
+    update_every: Annotated[int | None, option("INT")] = None
     """Steps between updates."""
-    target_every: int | None = None
+    target_every: Annotated[int | None, option("INT")] = None
     """Updates between copies to the target network."""
-    epsilon_final: float | None = None
+    epsilon_final: Annotated[float | None, option("FLOAT")] = None
     """Where ε-greedy exploration ends."""
-    epsilon_steps: int | None = None
+    epsilon_steps: Annotated[int | None, option("INT")] = None
     """How many steps it takes to get there."""
-    anneal_halfway: float | None = None
-    """Updates after which half of the penalty weight is reached."""
-    log_every: int | None = None
+    anneal_halfway: Annotated[float | None, option("FLOAT")] = None
+    """Updates until half of the penalty weight is reached."""
+    num_envs: Annotated[int | None, option("INT")] = None
+    """Environments stepped together, for each network."""
+    preprocessing: Annotated[str | None, option("NAME")] = None
+    """Of Atari games: conqur (the paper's), dopamine, nature, sb3, cleanrl or dqn_zoo."""
+    log_every: Annotated[int | None, option("INT")] = None
     """Steps between rows of the log."""
-    save_every: float = 300.0
-    """Seconds between checkpoints; they have no influence on results."""
-    json: bool = False
+    save_every: Annotated[float, option("SECONDS", "300")] = 300.0
+    """Time between checkpoints; when they are taken has no influence on results."""
+    json: Flag = False
     """Show no progress, and print what came out as one JSON object."""
 
     def run(self, command: str) -> None:
         """Train, and say where things are."""
-        from conqur.runs import RunDirectory
-        from conqur.training_run import make_trainer, run_training
-
-        if self.save_every <= 0:
+        if not self.save_every > 0:
             raise UsageError(f"--save-every must be above 0 seconds, got {self.save_every:g}")
-        if self.resume:
-            if self.run_dir is None:
-                raise UsageError("--resume needs --run-dir: which run is to go on?")
-            with RunDirectory.open(self.run_dir, warn=warn) as run:
+        folder, config, outcome = self._go_on(command) if self.resume else self._start(command)
+        self._report(config, folder, outcome)
+        if outcome.stopped_by is not None:
+            raise SystemExit(128 + outcome.stopped_by)  # as shells count it
+
+    def _start(self, command: str) -> tuple[Path, "TrainConfig", "Outcome"]:
+        from conqur.runs import RunDirectory
+        from conqur.training_run import run_training
+
+        with named_as_typed(OPTIONS):
+            config = self._config()
+        with _trainer(config) as trainer:  # before anything is written: it may refuse
+            folder = self.run_dir or _free_folder(config)
+            try:
+                created = RunDirectory.create(
+                    folder, config.to_json(), seeds=config.seeds, command=command, warn=warn
+                )
+            except OSError as error:
+                raise UsageError(f"--run-dir {folder} cannot be made: {error.strerror}") from error
+            _warn_of_idleness(config)
+            with created as run:
+                outcome = run_training(config, trainer, run, None, warn=warn, **self._how_to_run())
+        return folder, config, outcome
+
+    def _go_on(self, command: str) -> tuple[Path, "TrainConfig", "Outcome"]:
+        from conqur.runs import RunDirectory, RunError, check_same_config
+        from conqur.training_run import run_training
+
+        if self.run_dir is None:
+            raise UsageError("--resume needs --run-dir: which run is to go on?")
+        if self.preset is not None:
+            raise UsageError("leave out --preset with --resume: the run has its settings")
+        with RunDirectory.open(self.run_dir, warn=warn) as run:
+            with named_as_typed(OPTIONS):
                 config = self._resumed(run.config)
-                trainer = make_trainer(config)
+            try:
+                check_same_config(run.config, config.to_json(), may_change={"steps"})
+            except RunError as error:
+                raise RunError(as_typed(str(error), OPTIONS)) from None
+            with _trainer(config) as trainer:
                 checkpoint = run.resume(config.to_json(), may_change={"steps"}, command=command)
                 outcome = run_training(
                     config, trainer, run, checkpoint, warn=warn, **self._how_to_run()
                 )
-        else:
-            config = self._config()
-            trainer = make_trainer(config)  # before anything is written: it may refuse
-            folder = self.run_dir or _free_folder(config)
-            seeds = config.seeds
-            with RunDirectory.create(
-                folder, config.to_json(), seeds=seeds, command=command, warn=warn
-            ) as run:
-                outcome = run_training(config, trainer, run, None, warn=warn, **self._how_to_run())
-        trainer.close()
-        self._report(config, run.path, outcome)
+        return self.run_dir, config, outcome
 
     def _how_to_run(self) -> dict[str, Any]:
         return {"quiet": self.json, "save_every": self.save_every}
@@ -139,8 +184,7 @@ class Train:
 
         if self.environment is None:
             raise UsageError("name what to learn: conqur train ENV (see conqur train --help)")
-        if self.seeds is not None and self.seeds < 1:
-            raise UsageError(f"--seeds must be at least 1, got {self.seeds}")
+        self._check_seeds()
         preset, changes = default_preset(self.environment)
         given = {name: value for name, value in self._given().items() if value is not None}
         basis = {"algorithm": "dqn", "penalty_weights": (0.0,), "seeds": (0,)}
@@ -149,10 +193,14 @@ class Train:
     def _resumed(self, saved: dict[str, Any]) -> "TrainConfig":
         from conqur.config import TrainConfig
 
-        if self.preset is not None:
-            raise UsageError("leave out --preset with --resume: the run has its settings")
+        self._check_seeds()
         given = {name: value for name, value in self._given().items() if value is not None}
         return TrainConfig.from_json(saved | given)
+
+    def _check_seeds(self) -> None:
+        """Refuse numbers of seeds before there are so many of them."""
+        if self.seeds is not None and not 1 <= self.seeds <= MOST_SEEDS:
+            raise UsageError(f"--seeds must be between 1 and {MOST_SEEDS:,}, got {self.seeds}")
 
     def _report(self, config: "TrainConfig", folder: Path, outcome: "Outcome") -> None:
         if self.json:
@@ -170,18 +218,32 @@ class Train:
                     }
                 )
             )
-        console = Console(stderr=self.json)
-        if not outcome.finished:
-            resume = shlex.join(["conqur", "train", "--resume", "--run-dir", str(folder)])
-            console.print(
-                f"Stopped at step {outcome.step:,}; all is saved. Go on with: {resume}",
-                soft_wrap=True,
+        if outcome.finished:
+            line = (
+                f"Trained {outcome.step:,} steps. Networks: {folder / 'networks'}. "
+                f"Next: {shlex.join(['conqur', 'evaluate', str(folder)])}"
             )
-            return
-        console.print(
-            f"Trained {outcome.step:,} steps. Networks: {folder / 'networks'}. Next: "
-            f"{shlex.join(['conqur', 'evaluate', str(folder)])}",
-            soft_wrap=True,
+        else:
+            resume = shlex.join(["conqur", "train", "--resume", "--run-dir", str(folder)])
+            line = f"Stopped at step {outcome.step:,}; all is saved. Go on with: {resume}"
+        print(line, file=sys.stderr if self.json else sys.stdout)
+
+
+@contextlib.contextmanager
+def _trainer(config: "TrainConfig") -> Iterator["Trainer"]:
+    from conqur.training_run import make_trainer
+
+    with named_as_typed(OPTIONS):
+        trainer = make_trainer(config)
+    with contextlib.closing(trainer):
+        yield trainer
+
+
+def _warn_of_idleness(config: "TrainConfig") -> None:
+    if config.steps <= config.learning_starts:
+        warn(
+            f"nothing will be learned: --steps ({config.steps}) ends before --learning-starts "
+            f"({config.learning_starts})"
         )
 
 

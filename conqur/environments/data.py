@@ -18,6 +18,21 @@ from conqur.environments.data_files import read_minari, read_npz, read_safetenso
 from conqur.environments.frames import frame_layout
 from conqur.environments.interface import Spec, Transitions
 
+SUFFIXES = (".npz", ".safetensors")
+"""Of files with data."""
+
+
+def is_data(name: str) -> bool:
+    """Whether a name is that of a data set that `load_data` reads, not of an environment.
+
+    Args:
+        name: "data.npz", "data.safetensors", "minari:NAME" or a Minari data set's directory.
+    """
+    if Path(name).suffix.lower() in SUFFIXES or name.startswith("minari:"):
+        return True
+    # Any other directory may just have the name of an environment.
+    return any((Path(name) / part / "metadata.json").is_file() for part in ("", "data"))
+
 
 class FixedData(eqx.Module):
     """n transitions. A pytree, so that it goes into compiled functions as an argument.

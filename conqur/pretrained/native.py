@@ -12,10 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 import safetensors
 import safetensors.numpy
+from jax.tree_util import keystr
 from jaxtyping import Array, Float
 
 from conqur.regressor import Architecture, Regressor, initial_regressor
 from conqur.runs import flatten, unflatten
+
+MOST_WEIGHTS = 2**29
+"""Networks with more are not believed in."""
+
+_NOT_OURS = (ValueError, TypeError, KeyError, OverflowError, RecursionError, AttributeError)
+"""What other people's files lead to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +65,13 @@ def load(path: str | Path) -> Pretrained:
     path = Path(path)
     try:
         with safetensors.safe_open(path, framework="np") as file:
-            about = json.loads((file.metadata() or {})["conqur"])
-            arrays = {name: np.asarray(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
-        architecture = _architecture(about["architecture"])
-        template = jax.eval_shape(lambda: initial_regressor(jax.random.key(0), architecture))
+            about = _about(file.metadata())
+            architecture = _architecture(about["architecture"])
+            template = jax.eval_shape(lambda: initial_regressor(jax.random.key(0), architecture))
+            _check_size(template)
+            stored = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            _check_shapes(template, {name: tuple(s.get_shape()) for name, s in stored.items()})
+            arrays = {name: np.asarray(file.get_tensor(name)) for name in stored}
         regressor = unflatten(template, arrays)
         network = Pretrained(
             regressor,
@@ -72,12 +82,11 @@ def load(path: str | Path) -> Pretrained:
         )
     except FileNotFoundError:
         raise ValueError(f"there is no file {path}") from None
-    except (OSError, IsADirectoryError) as error:
+    except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (KeyError, TypeError, ValueError, RecursionError, safetensors.SafetensorError) as error:
+    except (*_NOT_OURS, safetensors.SafetensorError) as error:
         raise ValueError(f"{path} holds no network that conqur wrote: {error}") from None
-    finite = all(bool(np.isfinite(array).all()) for array in arrays.values())
-    if not finite:
+    if not all(bool(np.isfinite(array).all()) for array in arrays.values()):
         raise ValueError(f"{path} holds weights that are no finite numbers")
     return network
 
@@ -114,14 +123,49 @@ def find_networks(path: str | Path) -> list[Path]:
         return found
     if not path.exists():
         raise ValueError(f"there is no file or run {path}")
+    if not path.is_file():  # a pipe would be waited for
+        raise ValueError(f"{path} is no regular file")
     return [path]
+
+
+def _about(metadata: dict[str, str] | None) -> dict[str, Any]:
+    """What the header says, with all that has to be there."""
+    if "conqur" not in (metadata or {}):
+        raise ValueError("its header does not say so")
+    about = json.loads((metadata or {})["conqur"])
+    wanted = {"architecture": dict, "environment": str, "preprocessing": str, "origin": dict}
+    for name, kind in wanted.items():
+        if not (isinstance(about, dict) and isinstance(about.get(name), kind)):
+            raise ValueError(f"its header lacks {name!r}, or has something else there")
+    return about
 
 
 def _architecture(values: dict[str, Any]) -> Architecture:
     if set(values) != {field.name for field in fields(Architecture)}:
         raise ValueError(f"its architecture has the fields {', '.join(sorted(values))}")
-    architecture = Architecture(**values)
-    sizes = (*architecture.observation_shape, *architecture.hidden, architecture.actions)
-    if max(sizes) > 100_000:
+    shape, hidden, actions = values["observation_shape"], values["hidden"], values["actions"]
+    if not (isinstance(shape, list) and isinstance(hidden, list)):
+        raise ValueError("its architecture's shapes are no lists")
+    sizes = (*shape, *hidden, actions)
+    if not (all(isinstance(size, int) for size in sizes) and isinstance(values["body"], str)):
+        raise ValueError("its architecture has entries of wrong types")
+    if len(sizes) > 50 or max(sizes) > 100_000:
         raise ValueError("its architecture is too large to be true")
-    return architecture
+    return Architecture(values["body"], tuple(shape), actions, tuple(hidden))
+
+
+def _check_size(template: Regressor) -> None:
+    if sum(leaf.size for leaf in jax.tree.leaves(template)) > MOST_WEIGHTS:
+        raise ValueError("its architecture is too large to be true")
+
+
+def _check_shapes(template: Regressor, stored: dict[str, tuple[int, ...]]) -> None:
+    """Refuse other arrays than the architecture's before they are read: they may be huge."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(template)
+    wanted = {keystr(path, simple=True, separator="/"): leaf.shape for path, leaf in leaves}
+    for name in sorted(wanted.keys() | stored.keys()):
+        if wanted.get(name) != stored.get(name):
+            raise ValueError(
+                f"its array {name!r} has shape {stored.get(name)}, "
+                f"but the architecture's has {wanted.get(name)}"
+            )

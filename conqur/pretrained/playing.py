@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from conqur.environments import VectorEnvironment, make
+from conqur.environments.data import is_data
 from conqur.pretrained.native import Pretrained
 
 if TYPE_CHECKING:
@@ -85,7 +86,15 @@ def arena(
     trained_on = {network.environment for network in networks}
     if name is None and len(trained_on) != 1:
         raise ValueError("the networks were trained on several environments: name one with --env")
-    name = name or networks[0].environment
+    if name is None:
+        name = networks[0].environment
+        if ":" in name:
+            raise ValueError(
+                f"the network was trained on {name}, which is code to be loaded: if you trust it, "
+                "name it with --env"
+            )
+    if is_data(name):
+        raise ValueError(f"{name} is a data set: name the environment to play in with --env")
     return Arena(name, tuple(networks), _evaluated(name, networks[0], sticky, preprocessing))
 
 

@@ -1,0 +1,258 @@
+"""Training runs on one environment and how their networks scored: what a report is made from."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from conqur.report.charts import number
+
+MOST_POINTS = 200
+"""A curve with more is averaged down to so many."""
+
+
+class Kind(NamedTuple):
+    """What the members of a line or row have in common; they differ in their seeds."""
+
+    algorithm: str
+    penalty_weight: float
+
+    def __str__(self) -> str:
+        return f"{self.algorithm.upper()}, λ = {self.penalty_weight:g}"
+
+
+Scores = dict[Kind, dict[int, float]]
+"""One number for each seed of each kind."""
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """What one member's episodes returned while it learned.
+
+    Attributes:
+        kind: its algorithm and λ.
+        seed: its seed.
+        steps: at which the log has rows, [T].
+        returns: the mean return of the episodes that ended since the row before, [T].
+        episodes: how many those were, [T].
+    """
+
+    kind: Kind
+    seed: int
+    steps: Float[np.ndarray, " T"]
+    returns: Float[np.ndarray, " T"]
+    episodes: Float[np.ndarray, " T"]
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """Runs on one environment.
+
+    Attributes:
+        environment: its name.
+        runs: of each, its settings and what it was made with.
+        curves: of all members.
+        evaluations: how was played, and what was scored, of each.
+    """
+
+    environment: str
+    runs: tuple[dict[str, Any], ...]
+    curves: tuple[Curve, ...]
+    evaluations: tuple[tuple[str, Scores], ...]
+
+
+def read_study(runs: Sequence[Path], evaluations: Sequence[Path] = ()) -> Study:
+    """Read run folders and the outputs of `conqur evaluate --json` that belong to them.
+
+    Args:
+        runs: the folders; all of one environment, and no member twice.
+        evaluations: the files; those that were played alike are put together.
+    """
+    about = tuple(
+        {name: _read_json(run / f"{name}.json") for name in ("config", "manifest")} for run in runs
+    )
+    environments = sorted({run["config"]["environment"] for run in about})
+    if len(environments) != 1:
+        raise ValueError(
+            f"the runs are on {', '.join(environments)}: name those of one environment at a time"
+        )
+    curves = [
+        curve
+        for run, read in zip(runs, about, strict=True)
+        for curve in _read_log(run / "log.jsonl", read["config"]["algorithm"])
+    ]
+    members = [(curve.kind, curve.seed) for curve in curves]
+    for member in members:
+        if members.count(member) > 1:
+            raise ValueError(f"{member[0]}, seed {member[1]} is in more than one of the runs")
+    reached = {(curve.kind, curve.seed): curve.steps[-1] for curve in curves}
+    return Study(environments[0], about, tuple(curves), _read_evaluations(evaluations, reached))
+
+
+def by_kind(curves: Iterable[Curve]) -> dict[Kind, list[Curve]]:
+    """The curves of each kind."""
+    kinds: dict[Kind, list[Curve]] = {}
+    for curve in curves:
+        kinds.setdefault(curve.kind, []).append(curve)
+    return kinds
+
+
+def grid_of(curves: Sequence[Curve]) -> Float[np.ndarray, " T"]:
+    """The steps to show curves at, as far as all go: the log's or, if those are many, fewer."""
+    steps = np.unique(np.concatenate([curve.steps for curve in curves]))
+    steps = steps[steps <= min(curve.steps[-1] for curve in curves)]
+    if len(steps) <= MOST_POINTS:
+        return steps
+    return np.linspace(0, steps[-1], MOST_POINTS + 1)[1:]
+
+
+def on_grid(curve: Curve, grid: Float[np.ndarray, " T"]) -> Float[np.ndarray, " T"]:
+    """The mean return of the episodes that ended up to each step of the grid from the one before.
+
+    The last value before where none did; NaN up to the first.
+    """
+    place = np.searchsorted(grid, curve.steps)
+    known = (curve.episodes > 0) & (place < len(grid))
+    totals = np.zeros((2, len(grid)))
+    np.add.at(totals[0], place[known], (curve.returns * curve.episodes)[known])
+    np.add.at(totals[1], place[known], curve.episodes[known])
+    latest = np.maximum.accumulate(np.where(totals[1] > 0, np.arange(len(grid)), -1))
+    means = totals[0] / np.where(totals[1] > 0, totals[1], 1.0)
+    return np.where(latest < 0, np.nan, means[latest])
+
+
+def to_json(study: Study) -> str:
+    """The study as JSON; every run, curve and score is one line."""
+    parts = {
+        "runs": study.runs,
+        "curves": [
+            {
+                "algorithm": kind.algorithm,
+                "penalty_weight": kind.penalty_weight,
+                "steps": np.rint(grid).astype(int).tolist(),
+                "returns": {curve.seed: _rounded(on_grid(curve, grid)) for curve in curves},
+            }
+            for kind, curves in by_kind(study.curves).items()
+            for grid in [grid_of(curves)]
+        ],
+        "scores": [
+            {
+                "played": heading,
+                "algorithm": kind.algorithm,
+                "penalty_weight": kind.penalty_weight,
+                "seed": seed,
+                "mean": value,
+            }
+            for heading, scores in study.evaluations
+            for kind, by_seed in scores.items()
+            for seed, value in by_seed.items()
+        ],
+    }
+    lists = (
+        f'"{name}": [\n  '
+        + ",\n  ".join(json.dumps(entry, ensure_ascii=False) for entry in entries)
+        + "\n]"
+        for name, entries in parts.items()
+    )
+    head = f'"environment": {json.dumps(study.environment)}'
+    return "{\n" + ",\n".join([head, *lists]) + "\n}\n"
+
+
+def _rounded(values: Float[np.ndarray, " T"]) -> list[float | None]:
+    return [None if math.isnan(value) else float(f"{value:.4g}") for value in values]
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        read = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"there is no {path}") from None
+    except ValueError:
+        raise ValueError(f"{path} holds no JSON") from None
+    if not isinstance(read, dict):
+        raise ValueError(f"{path} holds no JSON object")
+    return read
+
+
+def _read_log(path: Path, algorithm: str) -> list[Curve]:
+    if not path.is_file() or not path.stat().st_size:
+        raise ValueError(f"{path.parent} has no log yet")
+    rows: dict[tuple[float, int], list[tuple[float, float, float]]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        value = math.nan if row["return"] is None else row["return"]
+        member = row["penalty_weight"], row["seed"]
+        rows.setdefault(member, []).append((row["step"], value, row["episodes"]))
+    return [
+        Curve(Kind(algorithm, weight), seed, *np.array(points, float).T)
+        for (weight, seed), points in rows.items()
+    ]
+
+
+def _read_evaluations(
+    paths: Sequence[Path], reached: Mapping[tuple[Kind, int], float]
+) -> tuple[tuple[str, Scores], ...]:
+    found: dict[tuple[float, float | None], dict[tuple[Kind, int], dict[str, Any]]] = {}
+    for path in paths:
+        read = _read_json(path)
+        try:
+            played = found.setdefault((read["epsilon"], read["sticky"]), {})
+            networks = {_member(entry["network"]): entry for entry in read.get("networks", [read])}
+        except (KeyError, TypeError):
+            raise ValueError(f"{path} is not what `conqur evaluate --json` prints") from None
+        for (kind, seed), entry in networks.items():
+            _check_score(f"{path} has a score of {kind}, seed {seed}", kind, seed, entry, reached)
+            if (kind, seed) in played:
+                raise ValueError(
+                    f"{path} has a score of {kind}, seed {seed}, which another has too"
+                )
+        played |= networks
+    return tuple(
+        (_how_played(*how, played), _scores(reached, played)) for how, played in found.items()
+    )
+
+
+def _member(about: Mapping[str, Any]) -> tuple[Kind, int]:
+    return Kind(about["algorithm"], about["penalty_weight"]), about["seed"]
+
+
+def _check_score(
+    words: str,
+    kind: Kind,
+    seed: int,
+    entry: Mapping[str, Any],
+    reached: Mapping[tuple[Kind, int], float],
+) -> None:
+    if (kind, seed) not in reached:
+        raise ValueError(f"{words}, which is in none of the runs")
+    step = entry["network"]["step"]
+    if step < reached[kind, seed]:
+        raise ValueError(
+            f"{words} at step {step:,}, but its run has come further: evaluate it again"
+        )
+
+
+def _how_played(
+    epsilon: float, sticky: float | None, played: Mapping[Any, Mapping[str, Any]]
+) -> str:
+    counts = [len(entry["episodes"]) for entry in played.values()]
+    least, most = number(min(counts)), number(max(counts))
+    episodes = least if least == most else f"{least} to {most}"
+    broken_off = "" if all(entry["finished"] for entry in played.values()) else ", some broken off"
+    actions = "" if sticky is None else f", sticky actions {sticky:g}"
+    return f"Evaluation: {episodes} episodes of each network{broken_off}, ε = {epsilon:g}{actions}"
+
+
+def _scores(
+    members: Iterable[tuple[Kind, int]], played: Mapping[tuple[Kind, int], Mapping[str, Any]]
+) -> Scores:
+    scores: Scores = {}
+    for kind, seed in members:
+        if (kind, seed) in played:
+            scores.setdefault(kind, {})[seed] = played[kind, seed]["mean"]
+    return scores

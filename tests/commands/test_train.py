@@ -1,0 +1,372 @@
+"""`conqur train`: what it writes and says, and that nothing of it is lost."""
+
+import json
+import os
+import re
+import resource
+import shlex
+import signal
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from tiny_runs import CARTPOLE, digests, results, sentence
+
+import conqur.training
+from conqur.config import PRESETS
+from conqur.environments.atari import PREPROCESSING
+from conqur.environments.data import FixedData, save_data
+from conqur.environments.gymnasium_env import GymnasiumEnvironment
+from conqur.runs import RunDirectory
+
+
+@pytest.fixture
+def interrupted(monkeypatch):
+    """Sends this process a signal in the middle of a step of training."""
+    real = conqur.training.HostTrainer.step
+
+    def at(time, number):
+        def step(self, members, now):
+            if now == time:
+                signal.raise_signal(number)
+            return real(self, members, now)
+
+        monkeypatch.setattr(conqur.training.HostTrainer, "step", step)
+
+    return at
+
+
+def test_json_is_one_object_and_agrees_with_the_log(conqur, tmp_path):
+    folder = tmp_path / "run"
+    arguments = ("train", *CARTPOLE, "--seed", 3, "--seeds", 2, "--json", "--run-dir", folder)
+    status, out, err = conqur(*arguments)
+    assert status == 0, err
+    assert out.count("\n") == 1
+    found = json.loads(out)
+    rows = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    assert [(row["step"], row["seed"]) for row in rows] == [(80, 3), (80, 4), (160, 3), (160, 4)]
+    assert found == {
+        "finished": True,
+        "members": [
+            {"penalty_weight": 0.0, "seed": row["seed"], "return": row["return"]}
+            for row in rows[2:]
+        ],
+        "run_dir": str(folder),
+        "step": 160,
+    }
+    assert {path.name for path in (folder / "networks").iterdir()} == {
+        "weight-0-seed-3.safetensors",
+        "weight-0-seed-4.safetensors",
+    }
+    assert f"Next: conqur evaluate {folder}" in err
+    before = digests(folder)
+    status, out, _ = conqur("train", "--resume", "--run-dir", folder, "--json")
+    assert (status, json.loads(out)) == (0, found)
+    assert digests(folder) == before | {"lock": digests(folder)["lock"]}
+
+
+def test_the_folder_is_free_and_named_after_the_run(conqur, cartpole, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "CartPole-v1").mkdir()  # the name of an environment, nevertheless
+    for name in ("CartPole-v1-dqn", "CartPole-v1-dqn-2"):
+        status, out, err = conqur("train", *CARTPOLE)
+        assert status == 0, err
+        assert out.startswith(f"Trained 160 steps. Networks: runs/{name}/networks.")
+        assert "step 160 of 160" in err
+        assert results(tmp_path / "runs" / name) == results(cartpole)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("time", [0, 17])
+def test_signals_save_and_the_run_goes_on_as_told(
+    conqur, cartpole, interrupted, tmp_path, number, status, time
+):
+    folder = tmp_path / "a run"
+    handlers = [signal.getsignal(kind) for kind in (signal.SIGTERM, signal.SIGINT)]
+    interrupted(time, number)
+    found, out, _ = conqur("train", *CARTPOLE, "--run-dir", folder)
+    assert found == status
+    stopped = re.fullmatch(r"Stopped at step (\d+); all is saved. Go on with: (.*)\n", out)
+    assert stopped is not None, out
+    assert int(stopped[1]) == 4 * (time + 1)
+    assert [signal.getsignal(kind) for kind in (signal.SIGTERM, signal.SIGINT)] == handlers
+    interrupted(None, number)
+    status, out, err = conqur(*shlex.split(stopped[2])[1:])
+    assert status == 0, err
+    assert results(folder) == results(cartpole)
+
+
+def test_a_stopped_run_says_so_in_json(conqur, interrupted, tmp_path):
+    interrupted(30, signal.SIGTERM)
+    status, out, err = conqur("train", *CARTPOLE, "--run-dir", tmp_path / "run", "--json")
+    assert status == 143
+    found = json.loads(out)
+    assert (found["finished"], found["step"]) == (False, 124)
+    assert found["members"][0]["return"] is not None  # of step 80
+    assert "Go on with: " in err
+
+
+def test_steps_may_be_raised(conqur, cartpole, tmp_path):
+    folder = tmp_path / "run"
+    assert conqur("train", *CARTPOLE, "--steps", 80, "--run-dir", folder)[0] == 0
+    status, _, err = conqur("train", *CARTPOLE, "--resume", "--run-dir", folder)
+    assert status == 0, err
+    assert results(folder) == results(cartpole)
+    assert json.loads((folder / "config.json").read_text())["steps"] == 160
+
+
+def test_other_options_may_not_be_changed(conqur, cartpole):
+    before = digests(cartpole)
+    status, out, err = conqur(
+        *("train", "CartPole-v0", "--resume", "--run-dir", cartpole),
+        *("--learning-rate", "0.001", "--penalty-weight", "0", "0.5", "--steps", "9999"),
+    )
+    assert (status, out) == (1, "")
+    assert err.splitlines() == [
+        "conqur: the run was started with another configuration:",
+        '  ENV: "CartPole-v1" -> "CartPole-v0"',
+        "  --learning-rate: 0.0007 -> 0.001",
+        "  --penalty-weight: [0.0] -> [0.0,0.5]",
+        "Give --resume the options it was started with, or name another --run-dir.",
+    ]
+    assert digests(cartpole) == before | {"lock": digests(cartpole)["lock"]}
+
+
+def test_a_run_is_of_one_process(conqur, cartpole):
+    with RunDirectory.open(cartpole):
+        before = digests(cartpole)
+        status, _, err = conqur("train", "--resume", "--run-dir", cartpole)
+        assert status == 1
+        sentence(f"{cartpole} is in use by process {os.getpid()}; wait", err)
+        assert digests(cartpole) == before
+    status, _, err = conqur("train", *CARTPOLE, "--run-dir", cartpole)
+    assert status == 1
+    sentence(f"{cartpole} is not empty; continue the run in it with --resume", err)
+
+
+DIVERGING = ("--optimizer", "adam", "--learning-rate", "1e20", "--loss", "squared")
+
+
+def test_a_diverging_run_keeps_its_last_good_checkpoint(conqur, tmp_path):
+    folder = tmp_path / "run"
+    often = ("--save-every", "1e-9")
+    status, out, err = conqur("train", *CARTPOLE, *DIVERGING, *often, "--run-dir", folder)
+    assert (status, out) == (1, "")
+    # Learning starts with step 40: the first update makes weights of 1e20.
+    assert (
+        "conqur: training diverged before step 44: a network's weights are out of all bounds; the "
+        "last good checkpoint, of step 40, is as it was; try a lower --learning-rate\n"
+    ) in err
+    with RunDirectory.open(folder) as run:
+        checkpoint = run.load()
+    assert checkpoint.step == 40
+    assert checkpoint.arrays["members/agent/updates"] == 0
+    assert np.abs(checkpoint.arrays["members/agent/theta/head/weight"]).max() < 1  # as drawn
+
+
+def test_a_diverging_run_stops_at_the_next_row_of_the_log(conqur, tmp_path):
+    folder = tmp_path / "run"
+    status, _, err = conqur("train", *CARTPOLE, *DIVERGING, "--seeds", 2, "--run-dir", folder)
+    assert status == 1
+    last = err.splitlines()[-1]
+    assert last.startswith("conqur: training diverged before step 80 (seed 0, penalty weight 0: ")
+    assert last.endswith("; there is no checkpoint yet; try a lower --learning-rate")
+    assert list((folder / "networks").iterdir()) == []
+    assert (folder / "log.jsonl").read_bytes() == b""
+
+
+@pytest.fixture
+def half_way(conqur, interrupted, tmp_path):
+    """A run that was stopped at step 84, with a checkpoint of every step before."""
+    interrupted(20, signal.SIGTERM)
+    arguments = ("train", *CARTPOLE, "--save-every", "1e-9", "--run-dir", tmp_path / "run")
+    assert conqur(*arguments)[0] == 143
+    interrupted(None, signal.SIGTERM)
+    return tmp_path / "run"
+
+
+def truncate(path):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [truncate, flip])
+def test_a_damaged_checkpoint_costs_a_line_and_no_result(conqur, cartpole, half_way, damage):
+    damage(next((half_way / "checkpoints").glob("state-*84-*")))
+    status, _, err = conqur("train", "--resume", "--run-dir", half_way, "--json")
+    assert status == 0
+    (line,) = [line for line in err.splitlines() if line.startswith("conqur: ")]
+    assert line.startswith("conqur: checkpoint 84 is damaged (state-")
+    assert line.endswith("), using 80")
+    assert results(half_way) == results(cartpole)
+
+
+def test_a_full_disk_costs_nothing_that_was_saved(conqur, cartpole, half_way):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))  # the state is a megabyte
+    try:
+        status, out, err = conqur("train", "--resume", "--run-dir", half_way, "--json")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (status, out) == (1, "")
+    sentence(f"no space left in {half_way}; the last good checkpoint is step 84; free space", err)
+    with RunDirectory.open(half_way) as run:
+        assert run.load().step == 84
+    assert conqur("train", "--resume", "--run-dir", half_way)[0] == 0
+    assert results(half_way) == results(cartpole)
+
+
+class Unsuited(gymnasium.Env):
+    action_space = gymnasium.spaces.Discrete(2)
+    observation_space = gymnasium.spaces.Dict({"x": gymnasium.spaces.Box(0, 1, (3,))})
+
+
+gymnasium.register("Unsuited-v0", Unsuited)
+
+WRONG = [
+    ("", "name what to learn: conqur train ENV"),
+    ("NoSuch/Env-v0", "there is no environment 'NoSuch/Env-v0'; known are"),
+    ("CartPole-v9", "(nearest: CartPole-v1"),
+    ("MinAtar/Pong", "there is no MinAtar game 'MinAtar/Pong'; there are MinAtar/Asterix"),
+    ("Pendulum-v1", "Pendulum-v1 has actions Box(-2.0, 2.0, (1,), float32)"),
+    ("Unsuited-v0", "Unsuited-v0 has Dict observations, but they have to be a Box"),
+    ("nothing.npz", "there is no file nothing.npz"),
+    ("CartPole-v1 --seeds 0", "--seeds must be between 1 and 10,000, got 0"),
+    ("CartPole-v1 --seeds 99999999", "--seeds must be between 1 and 10,000"),
+    ("CartPole-v1 --seed 99999999999", "--seed must be below 2³¹, got 99999999999"),
+    ("CartPole-v1 --seed -1", "--seed must be a whole number of at least 0, got -1"),
+    ("CartPole-v1 --num-envs 3 --update-every 4", "or a divisor of --update-every (4)"),
+    ("CartPole-v1 --num-envs 0", "--num-envs must be a whole number of at least 1, got 0"),
+    ("CartPole-v1 --num-envs 1000000", "must be at least three times --num-envs (1000000)"),
+    ("CartPole-v1 --penalty-weight -1", "--penalty-weight must be a number of at least 0"),
+    ("CartPole-v1 --penalty-weight nan", "--penalty-weight must be a number of at least 0"),
+    ("CartPole-v1 --penalty-weight 1 1", "--penalty-weight and seeds must not repeat a value"),
+    ("CartPole-v1 --steps 0", "--steps must be a whole number of at least 1, got 0"),
+    ("CartPole-v1 --steps 3000000000", "--steps must be below 2³¹, got 3000000000"),
+    ("CartPole-v1 --replay-size 10 --num-envs 4", "must be at most --replay-size (10)"),
+    ("CartPole-v1 --replay-size 2000 --batch-size 2001", "--batch-size (2001) must be at most"),
+    (
+        "CartPole-v1 --replay-size 2000 --learning-starts 2001",
+        "--learning-starts (2001) must be at",
+    ),
+    ("CartPole-v1 --replay-size 99999999999", "--replay-size 99,999,999,999 takes 1,600.0 GB"),
+    ("CartPole-v1 --learning-rate 0", "--learning-rate must be a number above 0, got 0.0"),
+    ("CartPole-v1 --learning-rate inf", "--learning-rate must be a number above 0, got inf"),
+    ("CartPole-v1 --discount 1.5", "--discount must be a number of at least 0 and of at most 1"),
+    ("CartPole-v1 --save-every 0", "--save-every must be above 0 seconds, got 0"),
+    ("CartPole-v1 --save-every nan", "--save-every must be above 0 seconds, got nan"),
+    ("CartPole-v1 --steps x", "--steps must be a whole number, got 'x'"),
+    ("CartPole-v1 --algorithm sarsa", "invalid choice 'sarsa' for argument '--algorithm'"),
+    ("CartPole-v1 --preprocessing nature", "--preprocessing is for Atari games"),
+    ("CartPole-v1 --preset nature", "the --preset's network nature is not for CartPole-v1"),
+    ("MinAtar/Breakout --preset nature", "are too small for a nature body"),
+    ("CartPole-v1 --run-dir /proc/nowhere", "--run-dir /proc/nowhere cannot be made: No such"),
+    ("CartPole-v1 --run-dir /dev/null", "/dev/null is no folder; name another --run-dir"),
+    ("CartPole-v1 --resume", "--resume needs --run-dir"),
+    ("--resume --run-dir nowhere", "there is no run in nowhere; leave out --resume to start"),
+    ("--resume --run-dir nowhere --preset nature", "leave out --preset with --resume"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), WRONG, ids=[case[0] for case in WRONG])
+def test_wrong_use_is_one_sentence_and_writes_nothing(
+    conqur, tmp_path, monkeypatch, arguments, words
+):
+    monkeypatch.chdir(tmp_path)
+    status, out, err = conqur("train", *arguments.split())
+    assert status in (1, 2)
+    assert out == ""
+    sentence(words, err)
+    assert "_" not in err  # options are named as they are typed
+    assert "None" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+MISSING = """
+import sys
+from conqur import cli
+for module, environment in (
+    ("ale_py", "ALE/Pong-v5"), ("pgx", "MinAtar/Breakout"), ("Box2D", "LunarLander-v3")
+):
+    sys.modules[module] = None
+    print(cli.run(["train", environment]))
+"""
+
+
+def test_missing_extras_are_named(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", MISSING], capture_output=True, text=True, cwd=tmp_path, check=True
+    )
+    assert done.stdout == "1\n1\n1\n"
+    assert done.stderr.splitlines() == [
+        "conqur: ALE/Pong-v5 needs ale-py: pip install 'conqur[atari]'",
+        "conqur: MinAtar/Breakout needs pgx: pip install 'conqur[minatar]'",
+        "conqur: LunarLander-v3 needs Box2D: pip install 'conqur[box2d]'",
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_in_which_nothing_is_learned_says_so(conqur, tmp_path):
+    folder = tmp_path / "run"
+    _, _, err = conqur("train", "CartPole-v1", "--steps", 40, "--run-dir", folder, "--json")
+    first = err.splitlines()[0]
+    words = "nothing will be learned: --steps (40) ends before --learning-starts (1000)"
+    assert first == f"conqur: {words}"
+
+
+@pytest.fixture
+def played(tmp_path):
+    """A data set of random play in CartPole."""
+    random = np.random.default_rng(0)
+    environment = GymnasiumEnvironment("CartPole-v1", 8)
+    frames, rows = environment.reset(list(range(8))), []
+    for _ in range(40):
+        actions = random.integers(2, size=8)
+        environment.send(actions)
+        step = environment.receive()
+        rows += [
+            (frames[i], actions[i], step.reward[i], step.frame[i], step.terminal[i])
+            for i in range(8)
+            if not step.reset[i]
+        ]
+        frames = step.frame
+    environment.close()
+    data = FixedData(*(np.stack(column) for column in zip(*rows, strict=True)))
+    save_data(tmp_path / "played.npz", data)
+    return tmp_path / "played.npz"
+
+
+def test_training_on_a_data_set(conqur, played, tmp_path):
+    few = ("--batch-size", "8", "--log-every", "128", "--penalty-weight", "0.5")
+    whole, parted = tmp_path / "whole", tmp_path / "parted"
+    assert conqur("train", played, *few, "--steps", 256, "--run-dir", whole)[0] == 0
+    assert conqur("train", played, *few, "--steps", 128, "--run-dir", parted)[0] == 0
+    status, _, err = conqur("train", "--resume", "--steps", 256, "--run-dir", parted)
+    assert status == 0, err
+    assert results(whole) == results(parted)
+    rows = [json.loads(line) for line in (whole / "log.jsonl").read_text().splitlines()]
+    assert [row["updates"] for row in rows] == [128, 256]
+    assert rows[1]["loss"] > 0
+    status, _, err = conqur("evaluate", whole, "--episodes", 4)
+    assert status == 1
+    sentence(f"{played} is a data set: name the environment to play in with --env", err)
+    status, out, err = conqur(
+        *("evaluate", whole, "--env", "CartPole-v1", "--episodes", 4, "--json")
+    )
+    assert status == 0, err
+    assert len(json.loads(out)["episodes"]) == 4
+
+
+def test_the_help_names_every_preset_and_preprocessing(conqur):
+    status, out, _ = conqur("train", "--help")
+    assert status == 0
+    for name in (*PRESETS, *PREPROCESSING):
+        assert re.search(rf"\b{name}\b", out), name
+    assert "None" not in out

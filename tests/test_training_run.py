@@ -1,0 +1,191 @@
+"""Training runs survive: killed, stopped and resumed, they end as if they had not been."""
+
+import json
+import os
+import shutil
+
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+import torture
+from tiny_runs import CARTPOLE, _compile_once, cartpole, conqur, results  # noqa: F401
+
+from conqur import cli, training_run
+from conqur.config import train_config
+from conqur.environments import Spec
+from conqur.runs import RunDirectory, RunError
+from conqur.training_run import default_preset, make_trainer
+
+FEW = ("--num-envs", "4", "--replay-size", "240", "--batch-size", "4", "--save-every", "0.01")
+KINDS = {
+    "host": (
+        *("CartPole-v1", *FEW, "--learning-starts", "40", "--log-every", "100", "--steps", "400"),
+        *("--algorithm", "ddqn", "--penalty-weight", "0.5", "--target-every", "20"),
+    ),
+    "compiled": (
+        *("MinAtar/Breakout", *FEW, "--learning-starts", "40", "--log-every", "400"),
+        *("--steps", "1500", "--update-every", "1", "--seeds", "2", "--penalty-weight", "0", "0.5"),
+    ),
+    "atari": (
+        *("ALE/Breakout-v5", *FEW, "--learning-starts", "40", "--log-every", "40"),
+        *("--steps", "120", "--penalty-weight", "0.5"),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_killed_run_ends_as_if_it_had_not_been(kind, tmp_path):
+    arguments, environment = KINDS[kind], torture.cached(tmp_path / "cache")
+    whole, victim = tmp_path / "whole", tmp_path / "victim"
+    torture.trained(arguments, whole, environment)
+    # The first checkpoint is of three files; the fifth is being written when there is one.
+    moments = [torture.writing(5, victim, "checkpoints"), torture.saved(1, victim)]
+    for moment in moments:
+        assert torture.killed(arguments, victim, moment, environment), "it ended before"
+        assert (victim / "config.json").exists()
+    assert "starting from the beginning" not in torture.trained(arguments, victim, environment)
+    assert torture.differences(whole, victim) == []
+
+
+def test_what_is_compared_holds_everything(tmp_path, cartpole):  # noqa: F811
+    folder = tmp_path / "run"
+    ddqn = (*CARTPOLE, "--algorithm", "ddqn", "--penalty-weight", "0.5", "--run-dir", folder)
+    assert cli.run(["train", *map(str, ddqn)]) == 0
+    state = torture.last_state(folder)
+    arrays = safetensors.numpy.load_file(state)
+    for part in ("agent/theta", "agent/target", "agent/optimizer_state", "tally"):
+        assert [name for name in arrays if name.startswith(f"members/{part}")], part
+    buffers = [name for name in arrays if name.startswith("members/agent/commitments")]
+    assert any(np.any(arrays[name]) for name in buffers)  # DDQN's recent choices
+    assert arrays["host/actions"].shape == (40, 4)
+    for part in ("commitments", "optimizer_state", "tally"):
+        other = shutil.copytree(folder, tmp_path / part)
+        name = max(name for name in arrays if part in name and arrays[name].size)
+        arrays[name] = arrays[name].copy()
+        flat = arrays[name].reshape(-1).view(np.uint8)
+        flat[0] ^= 1
+        torture.last_state(other).write_bytes(safetensors.numpy.save(arrays))
+        flat[0] ^= 1
+        with pytest.raises(RuntimeError, match="is damaged"):  # refused before it is compared
+            torture.differences(folder, other)
+    assert torture.differences(folder, folder) == []
+    found = torture.differences(folder, cartpole)
+    assert {line.partition(":")[0] for line in found} >= {"log.jsonl", "replay"}
+
+
+class Crash(BaseException):
+    """The process is dead."""
+
+
+@pytest.mark.parametrize("after_the_checkpoint", [True, False])
+def test_a_kill_around_the_last_checkpoint(
+    cartpole,  # noqa: F811
+    tmp_path,
+    monkeypatch,
+    after_the_checkpoint,
+):
+    folder = tmp_path / "run"
+    real = RunDirectory.save
+
+    def save(self, step, *arguments, **options):
+        if after_the_checkpoint:
+            real(self, step, *arguments, **options)
+        raise Crash
+
+    monkeypatch.setattr(RunDirectory, "save", save)
+    with pytest.raises(Crash):
+        cli.run(["train", *CARTPOLE, "--run-dir", str(folder)])
+    monkeypatch.undo()
+    assert cli.run(["train", "--resume", "--run-dir", str(folder)]) == 0
+    assert results(folder) == results(cartpole)
+
+
+def test_a_changed_log_does_not_stop_a_run(conqur, cartpole, tmp_path):  # noqa: F811
+    folder = shutil.copytree(cartpole, tmp_path / "run")
+    log = bytearray((folder / "log.jsonl").read_bytes())
+    first = json.loads(log.splitlines()[0])
+    log[len(log.splitlines()[0]) + 2] = 0xFF  # in the second and last row
+    (folder / "log.jsonl").write_bytes(log)
+    status, out, err = conqur("train", "--resume", "--run-dir", folder, "--json")
+    assert status == 0
+    assert "log.jsonl was changed since it was written" in err
+    assert json.loads(out)["members"][0]["return"] == first["return"]
+
+
+@pytest.mark.parametrize("name", ["loss", "q_mean", "q_max"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 2e10, -2e10])
+def test_any_number_out_of_bounds_stops_a_run(name, value):
+    row = {"step": 8, "seed": 3, "penalty_weight": 0.5, "loss": 0.1, "q_mean": 1.0, "q_max": None}
+    training_run._check_finite([row], saved=-1)
+    with pytest.raises(RunError, match=r"diverged before step 8 \(seed 3, penalty weight 0.5: "):
+        training_run._check_finite([row, row | {name: value}], saved=4)
+
+
+def test_the_last_good_checkpoint_is_named():
+    assert training_run._last_good(-4).startswith("there is no checkpoint yet;")
+    assert "the last good checkpoint, of step 1,200, is as it was;" in training_run._last_good(1200)
+
+
+def test_a_replay_that_no_memory_holds(monkeypatch):
+    config = train_config(
+        "tf-agents",
+        environment="ALE/Pong-v5",
+        algorithm="dqn",
+        penalty_weights=(0.0, 0.5),
+        seeds=(0, 1),
+        replay_size=1_000_000,
+    )
+    spec = Spec("ALE/Pong-v5", (84, 84), "uint8", ("NOOP",) * 6, stack=4)
+    monkeypatch.setattr(training_run, "_memory", lambda: 4 * 84 * 84 * 1_000_000)
+    training_run._check_fit(config, spec)
+    monkeypatch.setattr(training_run, "_memory", lambda: 4 * 84 * 84 * 1_000_000 - 1)
+    with pytest.raises(
+        ValueError, match=r"takes 28.2 GB for 4 network\(s\), but there are 28.2 GB"
+    ):
+        training_run._check_fit(config, spec)
+
+
+def test_memory_is_that_of_this_machine():
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert jax.devices()[0].platform != "cpu" or training_run._memory() == pages
+
+
+def test_a_refused_environment_is_closed(monkeypatch):
+    closed = []
+    monkeypatch.setattr(
+        "conqur.environments.gymnasium_env.GymnasiumEnvironment.close",
+        lambda self: closed.append(self.spec.name),
+    )
+    config = train_config(
+        "nature",
+        environment="CartPole-v1",
+        algorithm="dqn",
+        penalty_weights=(0.0,),
+        seeds=(0,),
+        preprocessing="",
+    )
+    with pytest.raises(ValueError, match="network nature is not for CartPole-v1"):
+        make_trainer(config)
+    assert closed == ["CartPole-v1"]
+
+
+def test_presets_for_environments(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "CartPole-v1").mkdir()
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "metadata.json").write_text("{}")
+    for name, preset, preprocessing in (
+        ("ALE/Pong-v5", "tf-agents", None),
+        ("MinAtar/Breakout", "minatar", ""),
+        ("minatar-breakout", "minatar", ""),
+        ("CartPole-v1", "control", ""),
+        ("package:Pong-v5", "control", ""),
+        ("played.npz", "control", ""),
+        ("set", "control", ""),
+    ):
+        found, changes = default_preset(name)
+        assert (found, changes.get("preprocessing")) == (preset, preprocessing), name
+    # Of data, every step is an update.
+    assert default_preset("set")[1]["update_every"] == 1
+    assert "update_every" not in default_preset("CartPole-v1")[1]
