@@ -5,9 +5,11 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import conqur
+from conqur.statistics import paired_difference
 
 ROOT = Path(__file__).parent.parent
 
@@ -67,6 +69,34 @@ def test_figures_in_the_readme_are_those_of_the_results():
     assert f"({grid['regression']:.2f} without it, {grid['penalised']:.2f} with it)" in text
     assert f"better than both ({grid['q_learning']:.2f})" in text
     assert f"best realizable value ({grid['best_realizable']:.2f})" in text
+
+
+def test_scores_in_the_readme_are_those_of_the_results():
+    """Rounded as they are there."""
+    text = re.sub(r"\s+", " ", (ROOT / "README.md").read_text())
+
+    def scores(name, weight, played=""):
+        results = json.loads((ROOT / "results/training" / name / "results.json").read_text())
+        found = {
+            score["seed"]: score["mean"]
+            for score in results["scores"]
+            if score["penalty_weight"] == weight
+            and score["played"].startswith("Evaluation")
+            and score["played"].endswith(played)
+        }
+        return np.array([found[seed] for seed in sorted(found)])
+
+    for name, row in (("minatar_breakout", "Breakout"), ("minatar_asterix", "Asterix")):
+        plain, penalised = scores(name, 0.0), scores(name, 0.5)
+        difference = paired_difference(penalised, plain)
+        low, high = difference.interval
+        assert len(plain) == 10
+        assert (
+            f"| MinAtar {row}, 10 seeds | 5M | {plain.mean():.1f} | {penalised.mean():.1f} "
+            f"| +{difference.mean:.1f} ({low:.1f} to {high:.1f}) |"
+        ) in text
+    assert f"| Pong, one seed | 2.7M | {scores('pong', 0.0, 'actions 0').mean():.1f} |" in text
+    assert f"the same network scores {scores('pong', 0.0, 'actions 0.25').mean():.1f}" in text
 
 
 def test_the_readme_s_warning_about_small_weights_is_true():

@@ -132,13 +132,13 @@ def differences(one: Path, other: Path) -> list[str]:
     optimizer, the target network, DDQN's buffer, the tally of the log and the environments'
     journal, all as bytes, and the replay.
     """
-    files = {path: _result_files(path) for path in (one, other)}
+    files = {path: result_files(path) for path in (one, other)}
     found = [
         f"{name}: {'other bytes' if name in files[one] and name in files[other] else 'only in one'}"
         for name in sorted(files[one].keys() | files[other].keys())
         if files[one].get(name) != files[other].get(name)
     ]
-    replays = [_replay(path) for path in (one, other)]
+    replays = [replay(path) for path in (one, other)]
     for name in sorted(replays[0].keys() | replays[1].keys()):
         if not all(name in replay for replay in replays) or not np.array_equal(
             replays[0][name], replays[1][name]
@@ -230,12 +230,14 @@ def _steps(folder: Path) -> set[str]:
     return {path.stem[-6:] for path in (folder / "checkpoints").glob("checkpoint-*.json")}
 
 
-def _result_files(folder: Path) -> dict[str, bytes]:
+def result_files(folder: Path) -> dict[str, bytes]:
+    """The files of a run that are compared, by name."""
     paths = [folder / "log.jsonl", *(folder / "networks").iterdir(), last_state(folder)]
     return {path.name: path.read_bytes() for path in paths}
 
 
-def _replay(folder: Path) -> dict[str, np.ndarray]:
+def replay(folder: Path) -> dict[str, np.ndarray]:
+    """The replay of a run's last checkpoint: rings of rows, by name."""
     with RunDirectory.open(folder, warn=_unexpected) as run:
         checkpoint = run.load()
         if checkpoint is None:
