@@ -9,12 +9,13 @@ EXTRAS := dev atari box2d minari minatar video
 # "compat" puts the clone on the path, so that a folder named conqur elsewhere does not hide it.
 EDITABLE := --no-deps --no-build-isolation --config-settings editable_mode=compat --editable
 
-.PHONY: help setup run test test-peers lint format bench constraints clean
+.PHONY: help setup run test test-peers torture lint format bench constraints clean
 help:
 	@echo "make setup       make .venv/ (done by the others, too)"
 	@echo "make run         set up, then run the main job (conqur demo)"
 	@echo "make test        set up, then run the tests"
 	@echo "make test-peers  the tests that need torch, in an environment of their own"
+	@echo "make torture     kill training runs 200 times, and see that nothing is lost (20 minutes)"
 	@echo "make lint        ruff and mypy"
 	@echo "make format      let ruff rewrite the code"
 	@echo "make bench       measured ratios, side by side (5 minutes)"
@@ -35,6 +36,9 @@ run: setup
 
 test: setup
 	$(BIN)/python -m pytest -n auto --ignore=tests/peers
+
+torture: setup
+	$(BIN)/python tests/torture.py --kills 200
 
 lint: setup
 	$(BIN)/ruff check .

@@ -103,7 +103,7 @@ def _check_network(config: TrainConfig, spec: Spec) -> None:
 
 
 def _check_fit(config: TrainConfig, spec: Spec) -> None:
-    """Refuse, beside that, a replay that holds no transition, or that no memory can hold."""
+    """Refuse a network that does not fit, and a replay that is too small or fits no memory."""
     _check_network(config, spec)
     least = (spec.stack + 2) * config.num_envs
     if config.replay_size < least:
@@ -180,8 +180,8 @@ def run_training(
             if clock.monotonic() - last_save > save_every:
                 _save(config, trainer, run, members, time, saved)
                 saved, last_save = time, clock.monotonic()
-    if time != saved:
-        _save(config, trainer, run, members, time, saved)
+        if time != saved:
+            _save(config, trainer, run, members, time, saved)
     return Outcome(time * config.num_envs, returns, stop.signal if time < total else None)
 
 
@@ -220,7 +220,9 @@ def _save(
 
 def member_name(penalty_weight: float, seed: int) -> str:
     """What a member is called in files."""
-    return f"weight-{penalty_weight:g}-seed-{seed}"
+    short = f"{penalty_weight:g}"
+    exact = short if float(short) == penalty_weight else repr(penalty_weight)
+    return f"weight-{exact}-seed-{seed}"
 
 
 def _returns_so_far(config: TrainConfig, run: RunDirectory) -> list[float | None]:

@@ -53,34 +53,38 @@ class Walk(JaxEnvironment):
         return jnp.stack([state.position / 2, state.steps / 6]).astype(jnp.float32)
 
 
-class SameKeys(VectorEnvironment):
-    """A JAX environment on the host, with the very keys that the compiled trainer gives it."""
+reset_walks = jax.jit(jax.vmap(Walk().reset))
+step_walks = jax.jit(jax.vmap(Walk().step))
 
-    def __init__(self, environment, config):
-        self.spec = environment.spec
+
+@functools.partial(jax.jit, static_argnums=0)
+def environment_keys(config, time):
+    drawn = [
+        jax.random.split(
+            training._key(jnp.int32(seed), training.ENVIRONMENT, time), config.num_envs
+        )
+        for _, seed in config.members
+    ]
+    return jnp.concatenate(drawn)
+
+
+class SameKeys(VectorEnvironment):
+    """Walks on the host, with the very keys that the compiled trainer gives it."""
+
+    def __init__(self, config):
+        self.spec = Walk.spec
         self.config = config
         self.num_envs = config.num_envs * len(config.members)
-        self._reset = jax.jit(jax.vmap(environment.reset))
-        self._step = jax.jit(jax.vmap(environment.step))
-
-    def keys(self, time):
-        drawn = [
-            jax.random.split(
-                training._key(jnp.int32(seed), training.ENVIRONMENT, time), self.config.num_envs
-            )
-            for _, seed in self.config.members
-        ]
-        return jnp.concatenate(drawn)
 
     def reset(self, seeds):
         self.time = 0
-        self.episodes, frames = self._reset(self.keys(0))
+        self.episodes, frames = reset_walks(environment_keys(self.config, 0))
         return np.asarray(frames)
 
     def send(self, actions):
         self.time += 1
-        answer = self._step(self.keys(self.time), self.episodes, jnp.asarray(actions))
-        self.episodes, self.answer = answer
+        keys = environment_keys(self.config, self.time)
+        self.episodes, self.answer = step_walks(keys, self.episodes, jnp.asarray(actions))
 
     def receive(self):
         return jax.device_get(self.answer)
@@ -134,7 +138,7 @@ def host_trainer(config, kind=Journal):
 
 
 def new_journal(config, kind=Journal):
-    return kind(SameKeys(Walk(), config), tuple(seed for _, seed in config.members))
+    return kind(SameKeys(config), tuple(seed for _, seed in config.members))
 
 
 def data_trainer(config):
@@ -234,7 +238,9 @@ def updates_by(config, time):
 
 @pytest.mark.parametrize("kind", ["compiled", "host"])
 def test_rows_tell_what_was_done(uninterrupted, kind):
-    _, rows = uninterrupted(kind)
+    members, rows = uninterrupted(kind)
+    looks = [time for time in range(1, END + 1) if time % 3 == 0 and time * 4 >= 12]
+    assert (np.asarray(members.tally.looks) == len(looks)).all()
     assert [(row["penalty_weight"], row["seed"]) for row in rows] == list(MAIN.members)
     for row in rows:
         assert row["step"] == END * 4
@@ -294,6 +300,21 @@ def test_learning_as_a_scan_is_a_loop_of_updates(trainers, uninterrupted):
     assert_close(after, agent)
     assert tally.updates == 2
     np.testing.assert_allclose(tally.loss, sum(losses), rtol=1e-5)
+
+
+def test_a_look_is_a_diagnosis_of_states_in_the_replay(trainers, uninterrupted):
+    learning = trainers("host").learning
+    members, _ = uninterrupted("host")
+    agent, replay = (jax.tree.map(lambda x: x[2], part) for part in (members.agent, members.replay))
+    seed, time = jnp.int32(3), jnp.int32(END)
+    tally = training.Tally.empty(4)
+    for count in (1, 2):
+        tally = jax.jit(learning.look)(agent, replay, tally, seed, time)
+        draw_key, key = jax.random.split(training._key(seed, training.LOOK, time))
+        batch = jax.jit(lambda replay, key: replay.sample(key, 256, time))(replay, draw_key)
+        found = jax.jit(learning.algorithm.diagnose)(agent, batch, key)
+        assert tally.looks == count
+        assert_close(tally.found, jax.tree.map(lambda x, n=count: n * x, found))
 
 
 def test_members_do_not_influence_one_another(uninterrupted):

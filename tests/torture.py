@@ -60,7 +60,7 @@ def after(seconds: float) -> Moment:
     return Moment(f"after {seconds:.2f} s", lambda folder, elapsed: elapsed >= seconds)
 
 
-def writing(number: int, folder: Path, part: str) -> Moment:
+def writing(number: int, part: str) -> Moment:
     """While a file is written: the `number`-th such sight in a part of the run's folder."""
     seen: set[tuple[str, int]] = set()
 
@@ -108,20 +108,26 @@ def killed(
     process = train(
         arguments, folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    started = time.monotonic()
     try:
-        while process.poll() is None:
-            elapsed = time.monotonic() - started
-            if moment.has_come(folder, elapsed):
-                return True
-            if elapsed > PATIENCE:
-                raise RuntimeError(f"{folder.name} hangs")
-            time.sleep(0.0005)
+        came = wait_for(moment, process, folder)
     finally:
         process.kill()
         process.wait()
-    if process.returncode:
+    if not came and process.returncode:
         raise RuntimeError(f"{folder.name} ended with status {process.returncode}")
+    return came
+
+
+def wait_for(moment: Moment, process: "subprocess.Popen[str]", folder: Path) -> bool:
+    """Wait for a moment of the run; False if the process ends before."""
+    started = time.monotonic()
+    while process.poll() is None:
+        elapsed = time.monotonic() - started
+        if moment.has_come(folder, elapsed):
+            return True
+        if elapsed > PATIENCE:
+            raise RuntimeError(f"{folder.name} hangs")
+        time.sleep(0.0005)
     return False
 
 
@@ -211,8 +217,8 @@ def _any_moment(folder: Path, seconds: float, dice: random.Random) -> Moment:
     return dice.choice(
         [
             after(dice.uniform(0, 1.1 * seconds)),
-            writing(dice.randint(1, 8), folder, "checkpoints"),
-            writing(dice.randint(1, 3), folder, "networks"),
+            writing(dice.randint(1, 8), "checkpoints"),
+            writing(dice.randint(1, 3), "networks"),
             saved(dice.randint(1, 3), folder),
         ]
     )

@@ -98,6 +98,19 @@ def test_signals_save_and_the_run_goes_on_as_told(
     assert results(folder) == results(cartpole)
 
 
+def test_a_signal_at_the_very_end_does_no_harm(conqur, cartpole, tmp_path, monkeypatch):
+    real = RunDirectory.save
+
+    def save(self, *arguments, **options):
+        signal.raise_signal(signal.SIGINT)
+        real(self, *arguments, **options)
+
+    monkeypatch.setattr(RunDirectory, "save", save)
+    status, out, _ = conqur("train", *CARTPOLE, "--run-dir", tmp_path / "run")
+    assert (status, out.partition(".")[0]) == (0, "Trained 160 steps")
+    assert results(tmp_path / "run") == results(cartpole)
+
+
 def test_a_stopped_run_says_so_in_json(conqur, interrupted, tmp_path):
     interrupted(30, signal.SIGTERM)
     status, out, err = conqur("train", *CARTPOLE, "--run-dir", tmp_path / "run", "--json")
@@ -168,7 +181,7 @@ def test_a_diverging_run_keeps_its_last_good_checkpoint(conqur, tmp_path):
 
 def test_a_diverging_run_stops_at_the_next_row_of_the_log(conqur, tmp_path):
     folder = tmp_path / "run"
-    status, _, err = conqur("train", *CARTPOLE, *DIVERGING, "--seeds", 2, "--run-dir", folder)
+    status, _, err = conqur("train", *CARTPOLE, *DIVERGING, "--run-dir", folder)
     assert status == 1
     last = err.splitlines()[-1]
     assert last.startswith("conqur: training diverged before step 80 (seed 0, penalty weight 0: ")
@@ -315,10 +328,9 @@ def test_missing_extras_are_named(tmp_path):
 
 def test_a_run_in_which_nothing_is_learned_says_so(conqur, tmp_path):
     folder = tmp_path / "run"
-    _, _, err = conqur("train", "CartPole-v1", "--steps", 40, "--run-dir", folder, "--json")
-    first = err.splitlines()[0]
-    words = "nothing will be learned: --steps (40) ends before --learning-starts (1000)"
-    assert first == f"conqur: {words}"
+    _, _, err = conqur("train", *CARTPOLE, "--steps", 40, "--run-dir", folder, "--json")
+    words = "nothing will be learned: --steps (40) ends before --learning-starts (40)"
+    assert err.splitlines()[0] == f"conqur: {words}"
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ def test_actions():
 
 def test_which_presets_are_fast():
     native = {name for name, preprocessing in PREPROCESSING.items() if preprocessing.native}
-    assert native == {"conqur", "dopamine"}
+    assert native == {"conqur", "dopamine", "nature"}
     for name, preprocessing in PREPROCESSING.items():
         made = make_atari("Pong", 1, preprocessing=preprocessing)
         assert isinstance(made, NativeAtari if name in native else ExactAtari)
