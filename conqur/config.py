@@ -1,6 +1,5 @@
 """The settings of a training run, and presets that name those of others."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from itertools import product
@@ -241,8 +240,3 @@ def train_config(preset: str, **changes: Any) -> TrainConfig:
         raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {preset!r}")
     given = {name: value for name, value in changes.items() if value is not None}
     return TrainConfig(**PRESETS[preset] | given)
-
-
-def round_up(steps: int, unit: int) -> int:
-    """The smallest multiple of `unit` that is at least `steps`."""
-    return math.ceil(steps / unit) * unit

@@ -220,9 +220,9 @@ class Trainer(abc.ABC):
         self.learning = Learning(_algorithm(config), config)
         weights, seeds = zip(*config.members, strict=True)
         self.weights, self.seeds = jnp.asarray(weights, jnp.float32), jnp.asarray(seeds, jnp.int32)
-        self.between_looks = (
-            max(1, UPDATES_BETWEEN // config.updates_at_once) * config.steps_per_update
-        )
+        looks = max(1, UPDATES_BETWEEN // config.updates_at_once)
+        looks -= 1 - looks % 2  # odd, or they fall in step with targets of a power of two
+        self.between_looks = looks * config.steps_per_update
         self._look = jax.jit(
             jax.vmap(self.learning.look, in_axes=(0, self.replay_axis, 0, 0, None)),
             donate_argnums=2,
@@ -432,7 +432,9 @@ class DataTrainer(Trainer):
         return Member(agent, None, tally, None)
 
     def step(self, members: Member, time: int) -> Member:
-        """Make the updates that are due at once."""
+        """Make the updates that are due at once, if they are."""
+        if time % self.config.steps_per_update:
+            return members
         agent, tally = members.agent, members.tally
         agent, tally = self._learn(agent, self.data, tally, self.seeds, self.weights, time)
         agent.updates.block_until_ready()

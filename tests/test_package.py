@@ -95,6 +95,7 @@ def test_scores_in_the_readme_are_those_of_the_results():
             f"| MinAtar {row}, 10 seeds | 5M | {plain.mean():.1f} | {penalised.mean():.1f} "
             f"| +{difference.mean:.1f} ({low:.1f} to {high:.1f}) |"
         ) in text
+    assert f"| CartPole, 5 seeds | 0.5M | {scores('cartpole', 0.0).mean():.1f} |" in text
     assert f"| Pong, one seed | 2.7M | {scores('pong', 0.0, 'actions 0').mean():.1f} |" in text
     assert f"the same network scores {scores('pong', 0.0, 'actions 0.25').mean():.1f}" in text
 
