@@ -15,7 +15,7 @@ help:
 	@echo "make run         set up, then run the main job (conqur demo)"
 	@echo "make test        set up, then run the tests"
 	@echo "make test-peers  the tests that need torch, in an environment of their own"
-	@echo "make torture     kill training runs 200 times, and see that nothing is lost (20 minutes)"
+	@echo "make torture     kill training runs 200 times, and see that nothing is lost (half an hour)"
 	@echo "make lint        ruff and mypy"
 	@echo "make format      let ruff rewrite the code"
 	@echo "make bench       measured ratios, side by side (5 minutes)"

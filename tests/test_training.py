@@ -273,12 +273,12 @@ def test_compiled_and_host_trainer_do_the_same_with_fewer_updates_than_steps():
     assert (config.steps_per_update, config.updates_at_once) == (3, 1)
     ends = []
     for trainer in (compiled_trainer(config), host_trainer(config)):
-        members = run(trainer, trainer.begin(), 0, 54)
-        ends.append((members, trainer.rows(members, 54)))
+        members = run(trainer, trainer.begin(), 0, 60)
+        ends.append((members, trainer.rows(members, 60)))
     (compiled, compiled_rows), (host, host_rows) = ends
     assert_close((compiled.agent, compiled.replay), (host.agent, host.replay))
     assert_rows_close(compiled_rows, host_rows)
-    assert compiled_rows[0]["updates"] == updates_by(config, 54) == 17
+    assert compiled_rows[0]["updates"] == updates_by(config, 60) == 19
 
 
 def test_learning_as_a_scan_is_a_loop_of_updates(trainers, uninterrupted):
