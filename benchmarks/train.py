@@ -105,13 +105,12 @@ class Training:
         self.members, self.now = trainer.begin(), 0
 
     def run(self, steps: int) -> int:
-        """As it trains; it goes on by whole strides."""
-        strides = max(1, steps // self.trainer.stride)
-        for _ in range(strides):
-            self.members = self.trainer.advance(self.members, self.now)
-            self.now += self.trainer.stride
+        """As it trains."""
+        end = self.now + steps
+        while self.now < end:
+            self.members, self.now = self.trainer.advance(self.members, self.now, end)
         jax.block_until_ready(self.members)
-        return strides * self.trainer.stride
+        return steps
 
 
 class InParts(Training):
@@ -146,7 +145,7 @@ class InParts(Training):
                     agent, tally = trainer._learn(agent, replay, tally, seeds, weights, self.now)
                 jax.block_until_ready((agent, tally))
             with self.clock("absorb"):
-                replay, tally = trainer._absorb(replay, tally, actions, answer, self.now)
+                replay, tally = trainer._absorb(replay, tally, actions, answer, False, self.now)
                 jax.block_until_ready((replay, tally))
             self.now += 1
         self.members = Member(agent, replay, tally, None)

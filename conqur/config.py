@@ -98,7 +98,7 @@ class TrainConfig:
                     f"{name} ({getattr(self, name)}) must be at most replay_size "
                     f"({self.replay_size})"
                 )
-        if 3 * self.num_envs > self.replay_size:
+        if 3 * self.num_envs > self.replay_size:  # before so many environments are made
             raise ValueError(
                 f"replay_size ({self.replay_size}) must be at least three times num_envs "
                 f"({self.num_envs})"

@@ -164,8 +164,8 @@ class ConsistencyBuffer(eqx.Module):
 
     successors: Array
     """s' (or its features), [C, ...]."""
-    assigned: Integer[Array, " C"]
-    """σ(s')."""
+    assigned: Integer[Array, "C *N"]
+    """σ(s'), or those of N nodes with the same s'."""
     born: Int[Array, " C"]
     """The number of the batch that committed the pair; −1 where the buffer is still empty."""
     batches: Int[Array, ""]
@@ -182,6 +182,7 @@ class ConsistencyBuffer(eqx.Module):
         *,
         population: Population | None = None,
         action_dtype: Any = jnp.int32,
+        nodes: tuple[int, ...] = (),
     ) -> "ConsistencyBuffer":
         """A buffer with nothing in it.
 
@@ -191,6 +192,7 @@ class ConsistencyBuffer(eqx.Module):
                 `jax.ShapeDtypeStruct`.
             population: which pairs count, and how much. All of them if not given.
             action_dtype: of σ; `jnp.uint8` holds up to 256 actions in a byte each.
+            nodes: (N,) if N nodes share s'; σ then has a second axis N.
         """
         _checks.count("capacity", capacity)
         if not isinstance(population, Population | None):
@@ -199,7 +201,7 @@ class ConsistencyBuffer(eqx.Module):
             example = jnp.asarray(example)
         return cls(
             successors=jnp.zeros((capacity, *example.shape), example.dtype),
-            assigned=jnp.zeros(capacity, action_dtype),
+            assigned=jnp.zeros((capacity, *nodes), action_dtype),
             born=jnp.full(capacity, -1, jnp.int32),
             batches=jnp.zeros((), jnp.int32),
             cursor=jnp.zeros((), jnp.int32),
@@ -216,7 +218,7 @@ class ConsistencyBuffer(eqx.Module):
 
         Args:
             successors: s' of the batch, [B, ...].
-            assigned: σ(s'), [B].
+            assigned: σ(s'), [B], or [B, N] of N nodes.
             terminal: whether the episode ended at s', [B]; nowhere if not given.
         """
         assigned = _checks.as_array("assigned", assigned)
@@ -226,10 +228,7 @@ class ConsistencyBuffer(eqx.Module):
         _checks.shape("terminal", terminal, (rows,))
         successors = jnp.asarray(successors).astype(self.successors.dtype)
         assigned = jnp.asarray(assigned).astype(self.assigned.dtype)
-        kept = self.population.admits(self.batches, rows) & ~terminal
-        place = (self.cursor + jnp.cumsum(kept) - 1) % self.capacity
-        # Out of range: not written. No two alike: a compiler that knows this need not lock.
-        place = jnp.where(kept, place, self.capacity + jnp.arange(rows))
+        place = self.places(jnp.asarray(terminal))
 
         def written(ring: Array, values: Array) -> Array:
             return ring.at[place].set(values, mode="drop", unique_indices=True)
@@ -239,22 +238,27 @@ class ConsistencyBuffer(eqx.Module):
             assigned=written(self.assigned, assigned),
             born=written(self.born, self.batches),
             batches=self.batches + 1,
-            cursor=(self.cursor + jnp.sum(kept)) % self.capacity,
+            cursor=(self.cursor + jnp.sum(place < self.capacity)) % self.capacity,
             population=self.population,
         )
+
+    def places(self, terminal: Bool[Array, " B"]) -> Int[Array, " B"]:
+        """Where the pairs of the next batch go; out of range for those that stay out."""
+        rows = terminal.shape[0]
+        kept = self.population.admits(self.batches, rows) & ~terminal
+        place = (self.cursor + jnp.cumsum(kept) - 1) % self.capacity
+        # No two alike: a compiler that knows this need not lock.
+        return jnp.where(kept, place, self.capacity + jnp.arange(rows))
 
     def weights(self) -> Float[Array, " C"]:
         """How much each pair counts; zero where there is none."""
         weights = self.population.weights(self.batches - 1 - self.born, self.batches)
         return jnp.where(self.born < 0, 0.0, weights)
 
-    def sample(
-        self, key: Key[Array, ""], size: int
-    ) -> tuple[Array, Integer[Array, " size"], Float[Array, " size"]]:
-        """Draw `size` pairs with replacement, in proportion to their weights.
+    def draw(self, key: Key[Array, ""], size: int) -> tuple[Int[Array, " size"], Any]:
+        """Where to find `size` pairs, drawn with replacement in proportion to their weights.
 
-        Returns s', σ(s') and the weight of each drawn pair in a mean: 1, or 0 if there was nothing
-        to draw from.
+        Returns their places, and whether there was anything to draw from.
         """
         weights = self.weights()
         if self.population.recent_alike:
@@ -265,8 +269,18 @@ class ConsistencyBuffer(eqx.Module):
             cumulative = jnp.cumsum(weights)
             draws = cumulative[-1] * (1 - jax.random.uniform(key, (size,)))  # in (0, total]
             index = jnp.clip(jnp.searchsorted(cumulative, draws), 0, self.capacity - 1)
-        found = jnp.full(size, jnp.any(weights > 0), float)
-        return self.successors[index], self.assigned[index], found
+        return index, jnp.any(weights > 0)
+
+    def sample(
+        self, key: Key[Array, ""], size: int
+    ) -> tuple[Array, Integer[Array, "size *N"], Float[Array, " size"]]:
+        """Draw `size` pairs with replacement, in proportion to their weights.
+
+        Returns s', σ(s') and the weight of each drawn pair in a mean: 1, or 0 if there was nothing
+        to draw from.
+        """
+        index, found = self.draw(key, size)
+        return self.successors[index], self.assigned[index], jnp.full(size, found, float)
 
     def penalty(
         self, q: Callable[[Array], Array], *, margin: float = 0.0, over_actions: str = "sum"

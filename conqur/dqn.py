@@ -200,16 +200,31 @@ def _of_batch(batch: Transitions, assigned: Int[Array, " B"]) -> Pairs:
     return batch.successors, assigned, 1.0 - batch.terminal
 
 
+class Moments(NamedTuple):
+    """Moving averages of every gradient and of its square."""
+
+    mean: Any
+    square: Any
+
+
 def centred_rmsprop(learning_rate: float, *, epsilon: float = 1e-5) -> optax.GradientTransformation:
     """RMSProp as TF1 computes it: centred, decay 0.95, ε inside the root, mean square from one."""
-    return optax.rmsprop(
-        learning_rate,
-        decay=0.95,
-        eps=epsilon,
-        initial_scale=1.0,
-        eps_in_sqrt=True,
-        centered=True,
-    )
+    decay = 0.95
+
+    def init(theta: Any) -> Moments:
+        return Moments(jax.tree.map(jnp.zeros_like, theta), jax.tree.map(jnp.ones_like, theta))
+
+    def step(gradient: Array, mean: Array, square: Array) -> Array:
+        # Of gradients that hardly change, rounding can make the difference negative.
+        variance = jnp.maximum(square - mean**2, 0.0)
+        return -learning_rate * gradient * jax.lax.rsqrt(variance + epsilon)
+
+    def update(gradients: Any, before: Moments, theta: Any = None) -> tuple[Any, Moments]:
+        mean = jax.tree.map(lambda g, m: decay * m + (1 - decay) * g, gradients, before.mean)
+        square = jax.tree.map(lambda g, s: decay * s + (1 - decay) * g**2, gradients, before.square)
+        return jax.tree.map(step, gradients, mean, square), Moments(mean, square)
+
+    return optax.GradientTransformation(init, update)
 
 
 def adam(learning_rate: float, *, epsilon: float = 1e-8) -> optax.GradientTransformation:

@@ -22,7 +22,7 @@ from conqur import _checks, statistics
 from conqur.environments.interface import Spec, Step, VectorEnvironment, push
 
 PATIENCE = 27_000
-"""How many steps an episode may go on after the frames are used up: the paper's 108,000 frames."""
+"""The most steps of an episode, where no time limit ends it before: the paper's 108,000 frames."""
 REPORT_EVERY = 100
 """Steps between two reports of progress."""
 
@@ -35,8 +35,8 @@ class Evaluation:
         scores: the undiscounted, unclipped return of each episode, by the episode's number.
         lengths: the episodes' steps (decisions).
         frames: of the game, in all these episodes.
-        finished: False if no episode came to its end; then `scores` holds what the one that was
-            played had reached when it was broken off.
+        finished: whether all of them came to their end; those that were broken off after `PATIENCE`
+            steps count with what they had reached.
     """
 
     scores: tuple[float, ...]
@@ -101,8 +101,8 @@ def evaluate(
     rest, so that no policy's episodes are counted because they were short. With `frames`, a policy
     plays its episodes 0, 1, 2, … until their frames come to that many, and the one that crosses
     the line is played to its end and counted, as in Dopamine: leaving it out would leave out the
-    long ones. It is broken off after `PATIENCE` more steps, for environments without a time limit.
-    No-op starts and time limits are the environment's.
+    long ones. No-op starts and time limits are the environment's; without such a limit an episode
+    is broken off after `PATIENCE` steps, and counted.
 
     Args:
         q: from observations [K, E, *observation_shape] to Q-values [K, E, A], in JAX: policy k
@@ -197,6 +197,11 @@ class _Play(NamedTuple):
         shape = (policies, episodes)
         return cls(np.zeros(shape), np.zeros(shape, np.int64), np.zeros(shape, bool))
 
+    @property
+    def over(self) -> Bool[np.ndarray, "K I"]:
+        """Which came to their end or were broken off; those of a round are broken off together."""
+        return self.finished | (self.lengths >= PATIENCE)
+
     def after(self, step: Step) -> "_Play":
         shape = self.scores.shape
         reward, game_over = (np.reshape(x, shape) for x in (step.reward, step.game_over))
@@ -233,12 +238,11 @@ class _Budget(NamedTuple):
 
     def pending(self, play: _Play) -> bool:
         """Whether any of the needed episodes has to go on."""
-        in_time = np.cumsum(play.lengths, axis=1) < self.steps + PATIENCE
-        return bool((self.needed(play) & ~play.finished & in_time).any())
+        return bool((self.needed(play) & ~play.over).any())
 
     def progress(self, play: _Play) -> Float[np.ndarray, " K"]:
         """How much of the budget each policy used."""
-        episodes = (self.needed(play) & play.finished).sum(axis=1) / self.episodes
+        episodes = (self.needed(play) & play.over).sum(axis=1) / self.episodes
         steps = play.lengths.sum(axis=1) / self.steps
         return np.minimum(1.0, np.maximum(episodes, steps))
 
@@ -301,14 +305,12 @@ def _evaluations(play: _Play, budget: _Budget, frame_skip: int) -> tuple[Evaluat
     for scores, lengths, needed, finished in zip(
         play.scores, play.lengths, budget.needed(play), play.finished, strict=True
     ):
-        complete = bool((needed & finished).any())
-        counted = needed & finished if complete else needed
         evaluations.append(
             Evaluation(
-                scores=tuple(scores[counted].tolist()),
-                lengths=tuple(lengths[counted].tolist()),
-                frames=int(lengths[counted].sum()) * frame_skip,
-                finished=complete,
+                scores=tuple(scores[needed].tolist()),
+                lengths=tuple(lengths[needed].tolist()),
+                frames=int(lengths[needed].sum()) * frame_skip,
+                finished=bool(finished[needed].all()),
             )
         )
     return tuple(evaluations)

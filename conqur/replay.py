@@ -16,6 +16,12 @@ from jaxtyping import Array, Bool, Float, Int, Integer, Key
 from conqur.environments.interface import Spec, Step, Transitions
 
 
+def least_rows(spec: Spec) -> int:
+    """The fewest rows of a replay: those that the oldest stack reaches back to, and two more, of
+    which one at least is a transition."""
+    return spec.stack + 2
+
+
 class Replay(eqx.Module):
     """A ring of T rows for N environments; a pytree that lives inside compiled loops."""
 
@@ -34,11 +40,8 @@ class Replay(eqx.Module):
     def begin(cls, spec: Spec, frames: Any, rows: int) -> "Replay":
         """A ring that holds nothing but the first frames [N, ...] of N environments."""
         num_envs = frames.shape[0]
-        if rows <= spec.stack + 1:
-            raise ValueError(
-                f"a replay of {rows * num_envs} transitions is too small for {num_envs} "
-                f"environments: at least {(spec.stack + 2) * num_envs} are needed"
-            )
+        if rows < least_rows(spec):
+            raise ValueError(f"rows must be at least {least_rows(spec)}, got {rows}")
         ring = jnp.zeros((rows, num_envs, *spec.frame_shape), spec.frame_dtype)
         flags = jnp.zeros((rows, num_envs), bool)
         return cls(

@@ -41,9 +41,11 @@ ACT, DRAW, LEARN, LOOK, ENVIRONMENT, WEIGHTS = range(6)
 """What a random number is for."""
 
 UPDATES_BETWEEN = 389
-"""About how many updates lie between two looks at the networks, and in one compiled program before
-the host is heard again. Not a round number: the looks must not fall in step with the target
-network's copies."""
+"""About how many updates lie between two looks at the networks. Not a round number: the looks must
+not fall in step with the target network's copies."""
+
+LONGEST = 1_000
+"""Steps that a compiled program takes at most before the host is heard again."""
 
 DIAGNOSED_STATES = 256
 
@@ -52,10 +54,10 @@ class Tally(eqx.Module):
     """What happened since the last row of the log."""
 
     running: Float[Array, " N"]
-    """The return so far of the episodes under way."""
+    """The return so far of the games under way."""
     episodes: Int[Array, ""]
     returns: Float[Array, ""]
-    """Sum over the episodes that ended."""
+    """Sum over the games that ended."""
     updates: Int[Array, ""]
     loss: Float[Array, ""]
     """Sum over the updates."""
@@ -87,22 +89,25 @@ class Tally(eqx.Module):
             (self.updates + losses.size, self.loss + jnp.sum(losses)),
         )
 
-    def absorbed(self, step: Step) -> "Tally":
-        """Count rewards and finished episodes."""
-        running = jnp.where(step.reset, 0.0, self.running) + step.reward
+    def absorbed(self, step: Step, *, cut: Any = False) -> "Tally":
+        """Count rewards and finished games; where `cut`, the games under way do not count.
+
+        A lost life may begin a new episode (`reset`), but it is the game that has a score.
+        """
+        running = jnp.where(cut, 0.0, self.running) + step.reward
         over = step.game_over
         return eqx.tree_at(
             lambda tally: (tally.running, tally.episodes, tally.returns),
             self,
             (
-                running,
+                jnp.where(over, 0.0, running),
                 self.episodes + jnp.sum(over),
                 self.returns + jnp.sum(jnp.where(over, running, 0.0)),
             ),
         )
 
     def cleared(self) -> "Tally":
-        """A new count; the episodes under way go on."""
+        """A new count; the games under way go on."""
         return eqx.tree_at(
             lambda tally: tally.running, Tally.empty(len(self.running)), self.running
         )
@@ -202,12 +207,14 @@ class Trainer(abc.ABC):
     Attributes:
         config: the run's settings.
         architecture: of the networks.
-        stride: by how many steps `advance` goes on.
+        stride: by how many steps `advance` goes on at most.
+        data_digest: of the data set that it learns from, see `FixedData.digest`.
     """
 
     config: TrainConfig
     architecture: Architecture
     stride: int
+    data_digest: str = ""
     replay_axis: int | None = 0
     """The axis M of the replay; None where all members share it."""
 
@@ -220,9 +227,9 @@ class Trainer(abc.ABC):
         self.learning = Learning(_algorithm(config), config)
         weights, seeds = zip(*config.members, strict=True)
         self.weights, self.seeds = jnp.asarray(weights, jnp.float32), jnp.asarray(seeds, jnp.int32)
-        looks = max(1, UPDATES_BETWEEN // config.updates_at_once)
-        looks -= 1 - looks % 2  # odd, or they fall in step with targets of a power of two
-        self.between_looks = looks * config.steps_per_update
+        times = max(1, UPDATES_BETWEEN // config.updates_at_once)  # that updates are made
+        times -= 1 - times % 2  # odd, or looks fall in step with targets of a power of two
+        self.between_looks = times * config.steps_per_update
         self._look = jax.jit(
             jax.vmap(self.learning.look, in_axes=(0, self.replay_axis, 0, 0, None)),
             donate_argnums=2,
@@ -232,19 +239,31 @@ class Trainer(abc.ABC):
     def begin(self) -> Member:
         """All members before the first step, with a leading axis M."""
 
-    def advance(self, members: Member, time: int) -> Member:
-        """Go on from `time` by `stride` steps. What was passed in must not be used again."""
-        members = self.step(members, time)
-        time += self.stride
-        if time % self.between_looks or not self.learning.begun(time):
-            return members
+    def shapes(self) -> Member:
+        """What `begin` gives, with nothing but shapes and types in place of the arrays."""
+        return jax.eval_shape(self.begin)
+
+    def advance(self, members: Member, time: int, end: int) -> tuple[Member, int]:
+        """Go on from `time` for a while, at most to `end`; the members then, and the time.
+
+        What was passed in must not be used again.
+        """
+        look = time - time % self.between_looks + self.between_looks
+        end = min(time + self.stride, look, end)
+        members = self.step(members, time, end)
+        if end < look or not self.begun(end):
+            return members, end
         agent, replay = members.agent, self.replay_of(members)
-        tally = self._look(agent, replay, members.tally, self.seeds, time)
-        return Member(agent, members.replay, tally, members.episodes)
+        tally = self._look(agent, replay, members.tally, self.seeds, end)
+        return Member(agent, members.replay, tally, members.episodes), end
 
     @abc.abstractmethod
-    def step(self, members: Member, time: int) -> Member:
-        """Act and learn for `stride` steps."""
+    def step(self, members: Member, time: int, end: int) -> Member:
+        """Act and learn from `time` to `end`."""
+
+    def begun(self, time: int) -> bool:
+        """Whether learning has begun."""
+        return bool(self.learning.begun(time))
 
     def host_state(self) -> dict[str, np.ndarray]:
         """What is needed beside the members to go on exactly from here."""
@@ -303,19 +322,20 @@ class Trainer(abc.ABC):
 class CompiledTrainer(Trainer):
     """For JAX environments: acting, learning and the games are one compiled program."""
 
+    stride = LONGEST
+
     def __init__(self, config: TrainConfig, environment: JaxEnvironment[Any]) -> None:
         super().__init__(config, environment.spec)
         self.environment = environment
-        self.stride = self.between_looks
         self._advance = jax.jit(self._advance_all, donate_argnums=0)
 
     def begin(self) -> Member:
         """All members before the first step."""
         return jax.jit(jax.vmap(self._begin))(self.seeds)
 
-    def step(self, members: Member, time: int) -> Member:
-        """Act and learn for `stride` steps."""
-        members = self._advance(members, jnp.int32(time))
+    def step(self, members: Member, time: int, end: int) -> Member:
+        """Act and learn from `time` to `end`, in the same program however far that is."""
+        members = self._advance(members, jnp.int32(time), jnp.int32(end))
         members.agent.updates.block_until_ready()
         return members
 
@@ -324,18 +344,20 @@ class CompiledTrainer(Trainer):
         episodes, frames = jax.vmap(self.environment.reset)(keys)
         return self.initial_member(seed, frames, episodes)
 
-    def _advance_all(self, members: Member, begin: Int[Array, ""]) -> Member:
+    def _advance_all(self, members: Member, begin: Int[Array, ""], end: Int[Array, ""]) -> Member:
         step = jax.vmap(self._step_one, in_axes=(0, 0, 0, 0, None))
         draw = jax.vmap(self.learning.draw, in_axes=(0, 0, None))
 
-        def body(carried: tuple[Member, Transitions], time: Int[Array, ""]) -> tuple[Any, None]:
+        def body(
+            time: Int[Array, ""], carried: tuple[Member, Transitions]
+        ) -> tuple[Member, Transitions]:
             members = step(*carried, self.seeds, self.weights, time)
             # Drawn where it reads what was just written: reads and writes that do not wait for
             # each other make the compiler copy the whole replay.
-            return (members, draw(members.replay, self.seeds, time + 1)), None
+            return members, draw(members.replay, self.seeds, time + 1)
 
         drawn = draw(members.replay, self.seeds, begin)
-        return jax.lax.scan(body, (members, drawn), begin + jnp.arange(self.stride))[0][0]
+        return jax.lax.fori_loop(begin, end, body, (members, drawn))[0]
 
     def _step_one(
         self,
@@ -373,7 +395,7 @@ class HostTrainer(Trainer):
             jax.vmap(learning.draw_and_learn, (0,) * 5 + (None,)), donate_argnums=(0, 2)
         )
         self._absorb = jax.jit(
-            jax.vmap(self._absorb_one, (0,) * 4 + (None,)), donate_argnums=(0, 1)
+            jax.vmap(self._absorb_one, (0,) * 4 + (None, None)), donate_argnums=(0, 1)
         )
 
     def begin(self) -> Member:
@@ -381,15 +403,27 @@ class HostTrainer(Trainer):
         frames = self._by_member(self.environment.begin())
         return jax.jit(jax.vmap(self.initial_member))(self.seeds, frames)
 
-    def step(self, members: Member, time: int) -> Member:
-        """Act once, and learn if that is due."""
+    def shapes(self) -> Member:
+        """What `begin` gives; the environments stay as they are."""
+        shape = len(self.seeds), self.config.num_envs, *self.spec.frame_shape
+        frames = np.zeros(shape, self.spec.frame_dtype)
+        return jax.eval_shape(jax.vmap(self.initial_member), self.seeds, frames)
+
+    def step(self, members: Member, time: int, end: int) -> Member:
+        """Act and learn from `time` to `end`."""
+        for now in range(time, end):
+            members = self._step(members, now)
+        return members
+
+    def _step(self, members: Member, time: int) -> Member:
         agent, replay, tally = members.agent, members.replay, members.tally
         actions = self._act(agent, replay, self.seeds, time)
         self.environment.send(np.asarray(actions).reshape(-1))
         if self.learning.due(time):
             agent, tally = self._learn(agent, replay, tally, self.seeds, self.weights, time)
         answer = jax.tree.map(self._by_member, self.environment.receive())
-        replay, tally = self._absorb(replay, tally, actions, answer, time)
+        cut = self.environment.cut
+        replay, tally = self._absorb(replay, tally, actions, answer, cut, time)
         return Member(agent, replay, tally, None)
 
     def host_state(self) -> dict[str, np.ndarray]:
@@ -405,9 +439,9 @@ class HostTrainer(Trainer):
         self.environment.close()
 
     def _absorb_one(
-        self, replay: Replay, tally: Tally, actions: Any, answer: Step, time: Any
+        self, replay: Replay, tally: Tally, actions: Any, answer: Step, cut: Any, time: Any
     ) -> tuple[Replay, Tally]:
-        return replay.add(time, actions, answer), tally.absorbed(answer)
+        return replay.add(time, actions, answer), tally.absorbed(answer, cut=cut)
 
     def _by_member(self, values: np.ndarray) -> np.ndarray:
         return values.reshape(len(self.seeds), self.config.num_envs, *values.shape[1:])
@@ -422,6 +456,7 @@ class DataTrainer(Trainer):
     def __init__(self, config: TrainConfig, data: FixedData) -> None:
         super().__init__(config, data.spec(config.environment))
         self.data = data
+        self.data_digest = data.digest()
         axes = (0, None, 0, 0, 0, None)
         self._learn = jax.jit(jax.vmap(self.learning.draw_and_learn, axes), donate_argnums=(0, 2))
 
@@ -431,14 +466,18 @@ class DataTrainer(Trainer):
         tally = jax.vmap(lambda _: Tally.empty(self.config.num_envs))(self.seeds)
         return Member(agent, None, tally, None)
 
-    def step(self, members: Member, time: int) -> Member:
-        """Make the updates that are due at once, if they are."""
-        if time % self.config.steps_per_update:
-            return members
+    def step(self, members: Member, time: int, end: int) -> Member:
+        """Make the updates that are due from `time` to `end`."""
         agent, tally = members.agent, members.tally
-        agent, tally = self._learn(agent, self.data, tally, self.seeds, self.weights, time)
+        for now in range(time, end):
+            if now % self.config.steps_per_update == 0:
+                agent, tally = self._learn(agent, self.data, tally, self.seeds, self.weights, now)
         agent.updates.block_until_ready()
         return Member(agent, None, tally, None)
+
+    def begun(self, time: int) -> bool:
+        """Always: there is nothing to wait for, so `learning_starts` does not matter."""
+        return True
 
     def replay_of(self, members: Member) -> FixedData:
         """The data."""

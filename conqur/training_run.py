@@ -3,7 +3,6 @@
 import contextlib
 import json
 import math
-import os
 import time as clock
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,21 +12,21 @@ from typing import Any
 import jax
 import numpy as np
 
+from conqur._programs import keep_programs
 from conqur.config import TrainConfig
 from conqur.environments import load_data, make, make_jax
 from conqur.environments.atari import atari_game
 from conqur.environments.data import is_data
+from conqur.environments.data_files import machine_memory
 from conqur.environments.interface import Spec
 from conqur.environments.journal import Journal
 from conqur.pretrained import Pretrained, to_bytes
 from conqur.regressor import Architecture, initial_regressor
+from conqur.replay import least_rows
 from conqur.runs import Checkpoint, RunDirectory, RunError, progress, stop_requested
 from conqur.runs.layout import LOG
 from conqur.training import CompiledTrainer, DataTrainer, HostTrainer, Member, Trainer
 from conqur.training_state import restored, save_state
-
-SAVE_EVERY = 300.0
-"""Seconds between checkpoints. When they are taken has no influence on results."""
 
 DIVERGED = 1e10
 """Losses and values beyond this are those of a network that is lost."""
@@ -105,7 +104,7 @@ def _check_network(config: TrainConfig, spec: Spec) -> None:
 def _check_fit(config: TrainConfig, spec: Spec) -> None:
     """Refuse a network that does not fit, and a replay that is too small or fits no memory."""
     _check_network(config, spec)
-    least = (spec.stack + 2) * config.num_envs
+    least = least_rows(spec) * config.num_envs
     if config.replay_size < least:
         raise ValueError(
             f"replay_size must be at least {least} with {config.num_envs} environments, "
@@ -124,7 +123,7 @@ def _check_fit(config: TrainConfig, spec: Spec) -> None:
 def _memory() -> int:
     """How many bytes the accelerator has, or, where that is the processor, the machine."""
     limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
-    return limit or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return limit or machine_memory()
 
 
 def run_training(
@@ -134,8 +133,8 @@ def run_training(
     checkpoint: Checkpoint | None,
     *,
     warn: Callable[[str], None],
+    save_every: float,
     quiet: bool = False,
-    save_every: float = SAVE_EVERY,
 ) -> Outcome:
     """Train from a checkpoint, or from the beginning, to the end or until asked to stop.
 
@@ -145,14 +144,15 @@ def run_training(
         run: the run's directory.
         checkpoint: where to go on; None: the beginning.
         warn: told in one line of what is wrong without being in the way.
+        save_every: seconds between checkpoints. When they are taken has no influence on results.
         quiet: show no progress.
-        save_every: seconds between checkpoints.
     """
-    members, time = trainer.begin(), 0
-    if checkpoint is not None:
-        members, time = restored(trainer, members, checkpoint, warn)
-    total = _whole_strides(config.steps / config.num_envs, trainer.stride)
-    between_rows = _whole_strides(config.log_every / config.num_envs, trainer.stride)
+    keep_programs()
+    if checkpoint is None:
+        members, time = trainer.begin(), 0
+    else:
+        members, time = restored(trainer, checkpoint, warn)
+    total = math.ceil(config.steps / config.num_envs)
     saved, last_save = time if checkpoint else -1, clock.monotonic()
     returns = _returns_so_far(config, run)
     lap = time, last_save
@@ -161,10 +161,10 @@ def run_training(
         progress(total * config.num_envs, start=time * config.num_envs, quiet=quiet) as shown,
     ):
         while time < total and not stop:
-            members = trainer.advance(members, time)
-            time += trainer.stride
+            row_due = _next_row(config, time)
+            members, time = trainer.advance(members, time, min(row_due, total))
             latest: dict[str, Any] = {}
-            if time % between_rows == 0 or time >= total:
+            if time == row_due:
                 rows = trainer.rows(members, time)
                 _check_finite(rows, saved * config.num_envs)
                 for row in rows:
@@ -248,8 +248,13 @@ def _pace(config: TrainConfig, time: int, before: int, at: float) -> dict[str, f
     return {"seconds": seconds, "steps_per_second": (time - before) * config.num_envs / seconds}
 
 
-def _whole_strides(steps: float, stride: int) -> int:
-    return max(1, math.ceil(steps / stride)) * stride
+def _next_row(config: TrainConfig, time: int) -> int:
+    """The first time with `log_every` more steps, counted from the run's start.
+
+    There is no row at the end of a run unless it is due: more steps may follow.
+    """
+    count = time * config.num_envs // config.log_every + 1
+    return math.ceil(count * config.log_every / config.num_envs)
 
 
 def _summary(rows: list[dict[str, Any]]) -> dict[str, float | None]:

@@ -51,18 +51,18 @@ def _split(members: Member, time: int) -> tuple[Any, dict[str, Any]]:
 
 
 def restored(
-    trainer: Trainer, members: Member, checkpoint: Checkpoint, warn: Callable[[str], None]
+    trainer: Trainer, checkpoint: Checkpoint, warn: Callable[[str], None]
 ) -> tuple[Member, int]:
     """The members and the time of a checkpoint; the environments are brought back, too.
 
     Args:
         trainer: made from the run's settings.
-        members: as they begin.
         checkpoint: of a run with the same settings.
         warn: told in one line if the environments did not come back.
     """
     time = int(checkpoint.arrays["time"])
-    template, rings = _split(members, time)
+    members = trainer.shapes()  # there may be no memory for a second replay
+    template, rings = jax.eval_shape(lambda members: _split(members, time), members)
     host = {
         name.removeprefix("host/"): array
         for name, array in checkpoint.arrays.items()
@@ -75,9 +75,12 @@ def restored(
         capacity = rings["frames"].shape[1]
         saved = checkpoint.rings(capacity)
         for name, ring in rings.items():
-            rows = np.moveaxis(saved[name], 0, 1) if name in saved else np.array(ring)
+            rows = (
+                np.moveaxis(saved.pop(name), 0, 1)
+                if name in saved
+                else np.zeros(ring.shape, ring.dtype)
+            )
             if name in state["newest"]:
-                rows = np.array(rows)
                 rows[:, time % capacity] = state["newest"][name]
             rings[name] = jnp.array(rows)
         replay = eqx.tree_at(

@@ -2,8 +2,6 @@
 
 import contextlib
 import os
-import secrets
-import stat
 import subprocess
 import tempfile
 from collections import deque
@@ -16,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from conqur import _checks
+from conqur._files import replacing
 from conqur._panel import Moment, Panel, Picture, with_palette
 from conqur.environments.interface import VectorEnvironment
 from conqur.evaluation import act, checked_actions, episode_seeds
@@ -86,7 +85,7 @@ def record(
             newest.append(moment)
             yield panel.draw(moment)
 
-    with _replacing(target) as partial:
+    with _film(target) as partial:
         _FILMS[target.suffix.lower()](partial, pictures(), fps)
     (end,) = newest
     return Recording(target, end.score, end.step, end.end == _OVER)
@@ -199,20 +198,12 @@ _FILMS = {".gif": _write_gif, ".mp4": _write_mp4}
 
 
 @contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
+def _film(path: Path) -> Iterator[Path]:
     """A file to write that takes the place of `path` in the end, or leaves no trace."""
-    try:
-        target = path.resolve()  # of a link, the file behind it
-        with contextlib.suppress(FileNotFoundError):
-            if not stat.S_ISREG(os.stat(target).st_mode):
-                raise OSError("it is no regular file")
-        partial = target.with_name(f".{secrets.token_hex(8)}.partial{target.suffix}")
-        partial.touch(exist_ok=False)
-    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-        reason = getattr(error, "strerror", None) or error
-        raise ValueError(f"path {str(path)!r} cannot be written: {reason}") from None
-    try:
-        yield partial
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(replacing(path))
+        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+            reason = getattr(error, "strerror", None) or error
+            raise ValueError(f"path {str(path)!r} cannot be written: {reason}") from None
+        yield Path(file.name)

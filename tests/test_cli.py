@@ -148,18 +148,6 @@ def test_ascii_terminals_lose_letters_but_no_results(tmp_path):
     assert b"---" not in wrong.stderr
 
 
-def test_pages_are_written_whole_and_through_links(tmp_path):
-    page, link = tmp_path / "page.html", tmp_path / "link.html"
-    page.write_text("old")
-    page.chmod(0o640)
-    link.symlink_to(page)
-    support.write(link, "new θ")
-    assert link.is_symlink()
-    assert page.read_text(encoding="utf-8") == "new θ"
-    assert page.stat().st_mode & 0o777 == 0o640
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.html", "page.html"]
-
-
 def test_an_interrupt_is_said(capsys, monkeypatch, tmp_path):
     def interrupt(seed, announce):
         raise KeyboardInterrupt

@@ -256,9 +256,29 @@ def test_rmsprop_survives_gradients_that_do_not_change():
         return state, change
 
     rng = np.random.default_rng(0)
-    gradients = jnp.asarray(10 ** rng.uniform(-7, 0.5, 500), jnp.float32)
-    _, changes = jax.lax.scan(step, optimizer.init(gradients), None, length=2000)
+    gradients = jnp.asarray(10 ** rng.uniform(-7, 4, 500), jnp.float32)
+    moments, changes = jax.lax.scan(step, optimizer.init(gradients), None, length=2000)
+    assert (moments.square - moments.mean**2 < -1e-5).any()  # without a care, a root of that
     assert np.isfinite(changes).all()
+    # Never more than where the variance is zero.
+    largest = 0.1 * np.asarray(gradients) / np.sqrt(1e-5)
+    assert (np.abs(np.asarray(changes)) <= largest * (1 + 1e-5)).all()
+
+
+def test_rmsprop_is_that_of_optax_where_that_one_is_sound():
+    theta = {"weight": jnp.zeros((3, 4)), "bias": jnp.zeros(4)}
+    ours = centred_rmsprop(0.01)
+    theirs = optax.rmsprop(
+        0.01, decay=0.95, eps=1e-5, initial_scale=1.0, eps_in_sqrt=True, centered=True
+    )
+    our_state, their_state = ours.init(theta), theirs.init(theta)
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        gradients = {name: jnp.asarray(rng.normal(size=x.shape)) for name, x in theta.items()}
+        our_step, our_state = ours.update(gradients, our_state)
+        their_step, their_state = theirs.update(gradients, their_state)
+        for name in theta:
+            np.testing.assert_allclose(our_step[name], their_step[name], rtol=1e-4)
 
 
 def test_adam_divides_by_its_epsilon():

@@ -186,18 +186,30 @@ def test_whichever_comes_first():
     assert evaluate(always(0), environment, episodes=30, frames=15)[0].lengths == (10, 10)
 
 
-def test_an_episode_without_end_is_broken_off(monkeypatch):
+@pytest.mark.parametrize("rule", [{"episodes": 2}, {"frames": 30}])
+def test_an_episode_without_end_is_broken_off_and_counted(monkeypatch, rule):
     monkeypatch.setattr(evaluation, "PATIENCE", 20)
-    forever = Script(2, length=lambda seed: 10**6)
-    (result,) = evaluate(always(1), forever, frames=30, epsilon=0)
+    forever = Script(3, length=lambda seed: 10**6)
+    (result,) = evaluate(always(1), forever, **rule, epsilon=0)
+    assert (result.scores, result.lengths, result.frames) == ((20.0, 20.0), (20, 20), 40)
     assert not result.finished
-    assert (result.scores, result.lengths) == ((50.0,), (50,))
     assert result.to_json()["finished"] is False
+
+
+@pytest.mark.parametrize("copies", [1, 2, 3])
+def test_one_episode_without_end_is_counted_with_the_others(monkeypatch, copies):
+    monkeypatch.setattr(evaluation, "PATIENCE", 20)
     seeds, _ = episode_seeds(0, range(3))
-    sometimes = Script(3, length=lambda seed: 10**6 if seed == seeds[1] else 8)
-    (result,) = evaluate(always(1), sometimes, frames=30, epsilon=0)
+    sometimes = Script(copies, length=lambda seed: 10**6 if seed == seeds[1] else 8)
+    for rule in ({"episodes": 3}, {"frames": 30}):
+        (result,) = evaluate(always(1), sometimes, **rule, epsilon=0)
+        assert result.lengths == (8, 20, 8)
+        assert result.scores == (8.0, 20.0, 8.0)
+        assert not result.finished
+    assert evaluate(always(1), sometimes, episodes=1)[0].finished  # the others do not count
+    # One that ends with the last step it may take was not broken off.
+    (result,) = evaluate(always(1), Script(copies, length=lambda seed: 20), episodes=2)
     assert result.finished
-    assert result.lengths == (8,)
 
 
 def test_exploration_rate_and_choice():

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import conqur
-from conqur.statistics import paired_difference
+from conqur.report.charts import number
+from conqur.statistics import difference
 
 ROOT = Path(__file__).parent.parent
 
@@ -71,33 +72,87 @@ def test_figures_in_the_readme_are_those_of_the_results():
     assert f"best realizable value ({grid['best_realizable']:.2f})" in text
 
 
+def scores(name, weight, played=""):
+    """Of the final networks, by seed."""
+    results = json.loads((ROOT / "results/training" / name / "results.json").read_text())
+    found = {
+        score["seed"]: score["mean"]
+        for score in results["scores"]
+        if score["penalty_weight"] == weight
+        and score["played"].startswith("Evaluation: ")
+        and played in score["played"]
+    }
+    return np.array([found[seed] for seed in sorted(found)])
+
+
+def words(document):
+    return re.sub(r"\s+", " ", (ROOT / document).read_text())
+
+
 def test_scores_in_the_readme_are_those_of_the_results():
     """Rounded as they are there."""
-    text = re.sub(r"\s+", " ", (ROOT / "README.md").read_text())
-
-    def scores(name, weight, played=""):
-        results = json.loads((ROOT / "results/training" / name / "results.json").read_text())
-        found = {
-            score["seed"]: score["mean"]
-            for score in results["scores"]
-            if score["penalty_weight"] == weight
-            and score["played"].startswith("Evaluation")
-            and score["played"].endswith(played)
-        }
-        return np.array([found[seed] for seed in sorted(found)])
-
+    text = words("README.md")
     for name, row in (("minatar_breakout", "Breakout"), ("minatar_asterix", "Asterix")):
         plain, penalised = scores(name, 0.0), scores(name, 0.5)
-        difference = paired_difference(penalised, plain)
-        low, high = difference.interval
-        assert len(plain) == 10
+        found = difference(penalised, plain)
+        low, high = (number(bound, 1) for bound in found.interval)
+        assert len(plain) == len(penalised) == 10
         assert (
             f"| MinAtar {row}, 10 seeds | 5M | {plain.mean():.1f} | {penalised.mean():.1f} "
-            f"| +{difference.mean:.1f} ({low:.1f} to {high:.1f}) |"
+            f"| +{found.mean:.1f} ({low} to {high}) |"
         ) in text
-    assert f"| CartPole, 5 seeds | 0.5M | {scores('cartpole', 0.0).mean():.1f} |" in text
-    assert f"| Pong, one seed | 2.7M | {scores('pong', 0.0, 'actions 0').mean():.1f} |" in text
-    assert f"the same network scores {scores('pong', 0.0, 'actions 0.25').mean():.1f}" in text
+    for name, title in (("cartpole", "CartPole"), ("lunarlander", "LunarLander")):
+        plain = scores(name, 0.0)
+        assert f"| {title}, {len(plain)} seeds | 0.5M | {plain.mean():.1f} |" in text
+    still, sticky = (scores("pong", 0.0, f"sticky actions {p},")[0] for p in ("0", "0.25"))
+    assert f"| Pong, one seed | 2.7M | {still:.1f} |" in text
+    assert f"the same network scores {sticky:.1f}" in text
+
+
+def test_what_is_said_of_the_penalty_s_gain_is_what_the_tables_say():
+    signs = {}
+    for name in ("minatar_breakout", "minatar_asterix"):
+        table = (ROOT / "results/training" / name / "table.md").read_text()
+        bounds = re.findall(r"\| DQN, λ = 0.5 \| \+[\d.]+ \| (−?)[\d.]+ to [\d.]+ \|", table)
+        signs[name] = ["without zero" if sign == "" else "with zero" for sign in bounds]
+    assert signs == {  # scores, and returns while training
+        "minatar_breakout": ["without zero", "with zero"],
+        "minatar_asterix": ["with zero", "without zero"],
+    }
+    assert "two hold zero (Asterix' scores, Breakout's returns while training)" in words(
+        "results/README.md"
+    )
+    assert "in Asterix the difference cannot be told from zero" in words("README.md")
+
+
+def test_settings_in_the_list_of_results_are_those_of_the_runs():
+    text = words("results/README.md")
+    for name in ("cartpole", "lunarlander", "minatar_breakout"):
+        results = json.loads((ROOT / "results/training" / name / "results.json").read_text())
+        command = results["runs"][0]["manifest"]["command"].partition(" --run-dir")[0]
+        assert f"| `{name}` | `{command}`" in text
+
+
+def test_speed_in_the_documents_is_that_of_the_results():
+    """Rounded as it is there."""
+    found = json.loads((ROOT / "results/training/speed_gpu.json").read_text())
+    atari = {(case["num_envs"], case["penalty_weight"]): case["ratio"] for case in found["atari"]}
+    one, ten = (
+        [
+            found["minatar"]["ratios"][f"conqur, {members}"][f"plain loop, {environments}"]
+            for environments in ("1 environment", "64 environments")
+        ]
+        for members in ("1 member", "10 members")
+    )
+    readme, results = words("README.md"), words("results/README.md")
+    assert f"at {min(atari.values()):.2f} to {max(atari.values()):.2f} of the emulator" in readme
+    assert f"at {one[0]:.0f} times the speed" in readme
+    assert f"environment and {one[1]:.1f} times that of one with 64;" in readme
+    assert f"come to {ten[0]:.0f} and {ten[1]:.0f} times" in readme
+    for envs in (64, 128):
+        assert f"| {envs} | {atari[envs, 0.0]:.2f} | {atari[envs, 0.5]:.2f} |" in results
+    assert f"| one member | {one[0]:.1f} | {one[1]:.1f} |" in results
+    assert f"| ten members together | {ten[0]:.1f} | {ten[1]:.1f} |" in results
 
 
 def test_the_readme_s_warning_about_small_weights_is_true():

@@ -10,10 +10,12 @@ from scipy.special import ndtr, ndtri
 
 from conqur.statistics import (
     bootstrap_interval,
+    difference,
     interquartile_mean,
     paired_difference,
     probability_of_improvement,
     standard_error,
+    student_interval,
 )
 
 SKEWED = np.array([0.0, 1.0, 1.5, 4.0, 11.0])
@@ -69,7 +71,41 @@ def test_coverage_of_the_interquartile_mean():
     assert 0.9 < coverage(draws, 0, statistic=interquartile_mean) < 0.98
 
 
+def test_intervals_over_seeds_hold_what_they_promise():
+    """Of 4,000 with five seeds 95 % do (standard error 0.35 %), where a bootstrap's do not."""
+    seeds = np.random.default_rng(4).normal(5, [[3.0], [1.0]], size=(4000, 2, 5))
+    for intervals, truth in (
+        ([student_interval(wide) for wide, _ in seeds], 5),
+        ([difference(wide, narrow).interval for wide, narrow in seeds], 0),
+    ):
+        low, high = np.transpose(intervals)
+        assert 0.94 < np.mean((low <= truth) & (truth <= high)) < 0.965
+    assert coverage(seeds[:500, 0], 5) < 0.9
+
+
+def test_student_s_interval_by_hand():
+    # Mean 2, standard error 1/√3, and 4.3027 is the table's t for two degrees and 95 %.
+    reach = 4.3027 / math.sqrt(3)
+    assert student_interval([1, 2, 3]) == pytest.approx((2 - reach, 2 + reach), 1e-4)
+    assert student_interval([1, 2, 3], level=0.8)[0] == pytest.approx(
+        2 - 1.8856 / math.sqrt(3), 1e-4
+    )
+
+
+@given(*[st.lists(st.integers(-9, 9), min_size=2, max_size=8, unique=True)] * 2)
+def test_difference_is_welch_s(a, b):
+    found = difference(a, b)
+    expected = scipy.stats.ttest_ind(a, b, equal_var=False)
+    assert found.mean == pytest.approx(np.mean(a) - np.mean(b))
+    assert found.standard_error == pytest.approx(math.hypot(standard_error(a), standard_error(b)))
+    assert found.interval == pytest.approx(tuple(expected.confidence_interval()))
+
+
 def test_what_a_sample_cannot_tell():
+    assert all(math.isnan(bound) for bound in student_interval([3.0]))
+    assert all(math.isnan(bound) for bound in difference([3.0], [1.0, 2.0]).interval)
+    assert student_interval([0.25] * 3) == (0.25, 0.25)
+    assert difference([3.0] * 2, [1.0] * 3).interval == (2.0, 2.0)
     assert all(math.isnan(bound) for bound in bootstrap_interval([3.0]))
     assert math.isnan(standard_error([3.0]))
     assert bootstrap_interval([0.1] * 7) == (np.mean([0.1] * 7),) * 2
@@ -136,6 +172,9 @@ def test_probability_of_improvement_is_the_u_statistic(a, b):
         (lambda: bootstrap_interval([1, 2], resamples=0), "resamples"),
         (lambda: bootstrap_interval([1, 2], seed=-1), "seed"),
         (lambda: paired_difference([1, 2], [1]), "a and b .* 2 and 1"),
+        (lambda: student_interval([]), "values"),
+        (lambda: student_interval([1, 2], level=95), "level"),
+        (lambda: difference([1], []), "b must"),
         (lambda: interquartile_mean([]), "values"),
         (lambda: probability_of_improvement([1], [[1]]), "b must"),
         (lambda: standard_error("abc"), "values"),

@@ -14,7 +14,7 @@ import pytest
 
 from conqur import training
 from conqur.config import PRESETS, train_config
-from conqur.environments import Spec, Step, VectorEnvironment, journal
+from conqur.environments import Spec, Step, VectorEnvironment, journal, make
 from conqur.environments.data import FixedData
 from conqur.environments.interface import JaxEnvironment
 from conqur.environments.journal import Journal
@@ -95,10 +95,11 @@ class Recorded(Journal):
 
     def __init__(self, *given):
         super().__init__(*given)
-        self.steps = []
+        self.steps, self.cuts = [], []
 
     def receive(self):
         self.steps.append(super().receive())
+        self.cuts.append(self.cut)
         return self.steps[-1]
 
 
@@ -197,9 +198,10 @@ def fresh(trainer):
 
 
 def run(trainer, members, begin, end):
-    assert (end - begin) % trainer.stride == 0
-    for time in range(begin, end, trainer.stride):
-        members = trainer.advance(members, time)
+    time = begin
+    while time < end:
+        members, time = trainer.advance(members, time, end)
+    assert time == end
     return members
 
 
@@ -351,15 +353,15 @@ def test_interrupted_runs_go_on_to_the_last_bit(
 ):
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     first, rows = uninterrupted(kind)
-    times = [0, 3, 12, 15, 33, 42, END]  # within, at the end of and beyond the first 13 rows
-    trainer = fresh(trainers(kind))
-    start, said = trainer.begin(), []
+    # Within, at the end of and beyond the first 13 rows; on and between looks, every three steps.
+    times = [0, 3, 4, 12, 13, 15, 17, 33, 42, END]
+    trainer, said = fresh(trainers(kind)), []
     with RunDirectory.create(tmp_path / "run", MAIN.to_json()) as directory:
-        save_state(directory, trainer, start, 0, step=0)
+        save_state(directory, trainer, trainer.begin(), 0, step=0)
     for begin, end in itertools.pairwise(times):
         trainer = fresh(trainer)  # as another process would have it
         with RunDirectory.open(tmp_path / "run", warn=said.append) as directory:
-            members, time = restored(trainer, start, directory.load(), said.append)
+            members, time = restored(trainer, directory.load(), said.append)
             assert time == begin
             members = run(trainer, members, begin, end)
             save_state(directory, trainer, members, end, step=end * MAIN.num_envs)
@@ -369,16 +371,17 @@ def test_interrupted_runs_go_on_to_the_last_bit(
     assert not said
 
 
-def recount(steps, num_envs, member):
-    """Returns of the episodes that ended, one environment after the other."""
-    returns = []
+def recount(played, num_envs, member, until=None):
+    """Scores of the games that ended, one environment after the other."""
+    scores = []
     for column in range(member * num_envs, (member + 1) * num_envs):
-        running = 0.0
-        for step in steps:
-            running = 0.0 if step.reset[column] else running + float(step.reward[column])
+        rewards = []
+        for step, cut in list(zip(played.steps, played.cuts, strict=True))[:until]:
+            rewards = [] if cut else [*rewards, float(step.reward[column])]
             if step.game_over[column]:
-                returns.append(running)
-    return returns
+                scores.append(sum(rewards))
+                rewards = []
+    return scores
 
 
 @pytest.mark.parametrize("epoch", [10_000, 7])
@@ -388,12 +391,11 @@ def test_returns_and_episodes_against_a_recount(trainers, monkeypatch, epoch):
     trainer = trainers("host")
     trainer.environment = new_journal(MAIN, Recorded)
     members = run(trainer, trainer.begin(), 0, 30)
-    steps = trainer.environment.steps
-    cut = sum(step.reset.all() for step in steps)
-    assert (cut >= 3) == (epoch == 7)
+    played = trainer.environment
+    assert sum(played.cuts) == (3 if epoch == 7 else 0)
     rows = trainer.rows(members, 30)
     for index, row in enumerate(rows):
-        returns = recount(steps, MAIN.num_envs, index)
+        returns = recount(played, MAIN.num_envs, index)
         assert row["episodes"] == len(returns) > 5
         assert row["return"] == pytest.approx(np.mean(returns), rel=1e-4)
     # After a row of the log the count begins anew, but episodes under way go on.
@@ -405,8 +407,8 @@ def test_returns_and_episodes_against_a_recount(trainers, monkeypatch, epoch):
     )  # fmt: skip
     members = run(trainer, members, 30, 40)
     for index, row in enumerate(trainer.rows(members, 40)):
-        later = recount(steps, MAIN.num_envs, index)
-        before = recount(steps[:30], MAIN.num_envs, index)
+        later = recount(played, MAIN.num_envs, index)
+        before = recount(played, MAIN.num_envs, index, until=30)
         assert row["episodes"] == len(later) - len(before)
         total = row["return"] * row["episodes"]
         assert total == pytest.approx(sum(later) - sum(before), rel=1e-3, abs=1e-3)
@@ -420,17 +422,45 @@ def test_tally_by_hand():
         return Step(None, np.array(rewards, np.float32), none, over, reset)
 
     tally = tally.absorbed(step([1.0, 10.0], none, none))
-    tally = tally.absorbed(step([2.0, 20.0], flags(1, 0), none))
+    tally = tally.absorbed(step([2.0, 20.0], flags(1, 0), none))  # 3
     tally = tally.absorbed(step([0.0, 30.0], none, flags(1, 0)))
-    tally = tally.absorbed(step([5.0, 0.0], none, flags(0, 1)))  # the second is cut at 60
-    tally = tally.absorbed(step([6.0, 7.0], flags(0, 1), none))
-    assert (tally.episodes, tally.returns) == (2, 3.0 + 7.0)
+    tally = tally.absorbed(step([5.0, 1.0], none, flags(0, 1)))  # a lost life: the game goes on
+    tally = tally.absorbed(step([6.0, 7.0], flags(0, 1), none))  # 68
+    tally = tally.absorbed(step([0.5, 2.0], none, none))
+    # The second game ends in frames that nobody sees, where a life was lost.
+    tally = tally.absorbed(step([0.5, 3.0], flags(0, 1), flags(0, 1)))  # 5
+    tally = tally.absorbed(step([1.0, 4.0], none, none))
+    assert (tally.episodes, tally.returns) == (3, 3.0 + 68.0 + 5.0)
+    np.testing.assert_array_equal(tally.running, [13.0, 4.0])
+    tally = tally.absorbed(step([0.0, 0.0], none, ~none), cut=True)
+    tally = tally.absorbed(step([11.0, 7.0], none, none))
+    assert (tally.episodes, tally.returns) == (3, 76.0)
     np.testing.assert_array_equal(tally.running, [11.0, 7.0])
     tally = tally.learned(jnp.array([1.0, 2.0])).learned(jnp.array([4.0, 5.0]))
     assert (tally.updates, tally.loss) == (4, 12.0)
     cleared = tally.cleared()
     assert (cleared.episodes, cleared.returns, cleared.updates, cleared.loss) == (0, 0, 0, 0)
     np.testing.assert_array_equal(cleared.running, [11.0, 7.0])
+
+
+@pytest.mark.parametrize("preprocessing", ["sb3", "conqur"])
+def test_the_log_has_the_scores_of_whole_games(preprocessing):
+    """Whether or not every lost life begins a new episode; five of them are one game."""
+    environment = make("ALE/Breakout-v5", 1, preprocessing=preprocessing)
+    environment.reset([3])
+    rng, absorbed = np.random.default_rng(0), jax.jit(training.Tally.absorbed)
+    tally, scores, resets = training.Tally.empty(1), [0.0], 0
+    while len(scores) < 3:
+        step = environment.step(rng.integers(0, 4, 1))
+        tally = absorbed(tally, step)
+        scores[-1] += float(step.reward[0])
+        resets += int(step.reset[0])
+        if step.game_over[0]:
+            scores.append(0.0)
+    environment.close()
+    assert resets == (9 if preprocessing == "sb3" else 1)
+    assert (tally.episodes, tally.returns) == (2, sum(scores))
+    assert min(scores[:2]) > 0
 
 
 class Probe(JaxEnvironment):
@@ -532,4 +562,3 @@ def test_looks_do_not_fall_in_step_with_target_copies(preset, monkeypatch):
     phases = config.target_every / math.gcd(between, config.target_every)
     assert phases >= 50
     assert 0.9 * 389 <= between <= 1.1 * 389
-    assert trainer.stride == trainer.between_looks

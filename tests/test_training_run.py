@@ -1,10 +1,13 @@
 """Training runs survive: killed, stopped and resumed, they end as if they had not been."""
 
+import gc
 import json
-import os
+import re
 import shutil
 import signal
 import subprocess
+from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -16,7 +19,9 @@ from tiny_runs import CARTPOLE, _compile_once, cartpole, conqur, results  # noqa
 from conqur import cli, training_run
 from conqur.config import train_config
 from conqur.environments import Spec
+from conqur.environments.data_files import machine_memory
 from conqur.runs import RunDirectory, RunError
+from conqur.training import HostTrainer
 from conqur.training_run import default_preset, make_trainer
 from conqur.training_state import RINGS
 
@@ -84,8 +89,56 @@ def check_that_everything_is_compared(folder, tmp_path):
         assert [name for name in before if before[name] != after[name]] == [state.name]
 
 
+@pytest.mark.parametrize(("num_envs", "log_every"), [(4, 80), (64, 50_000), (7, 10), (8, 3)])
+def test_rows_of_the_log_are_due_where_so_many_more_steps_are_done(num_envs, log_every):
+    config = train_config(
+        "control",
+        environment="x",
+        algorithm="dqn",
+        penalty_weights=(0.0,),
+        seeds=(0,),
+        num_envs=num_envs,
+        log_every=log_every,
+        update_every=num_envs,
+    )
+    whole = [time * num_envs // log_every for time in range(3000)]
+    due = [time for time in range(1, 3000) if whole[time] > whole[time - 1]]
+    for time in range(due[-1]):
+        assert training_run._next_row(config, time) == next(later for later in due if later > time)
+
+
+def test_resuming_takes_memory_for_one_replay(cartpole, tmp_path, monkeypatch):  # noqa: F811
+    folder, seen = shutil.copytree(cartpole, tmp_path / "run"), []
+
+    def replays():
+        return sum(array.shape == (1, 100, 4, 4) for array in jax.live_arrays())
+
+    # It is called when the replay is back.
+    monkeypatch.setattr(
+        HostTrainer, "restore_host", lambda self, state: seen.append(replays()) or True
+    )
+    gc.collect()
+    before = replays()
+    assert cli.run(["train", "--resume", "--run-dir", str(folder)]) == 0
+    assert [now - before for now in seen] == [1]
+
+
 class Crash(BaseException):
     """The process is dead."""
+
+
+def test_programs_are_kept_before_anything_is_compiled(cartpole, monkeypatch):  # noqa: F811
+    done = []
+
+    def shapes(self):
+        done.append("begun")
+        raise Crash
+
+    monkeypatch.setattr(training_run, "keep_programs", lambda: done.append("kept"))
+    monkeypatch.setattr(HostTrainer, "shapes", shapes)
+    with pytest.raises(Crash):
+        cli.run(["train", "--resume", "--run-dir", str(cartpole)])
+    assert done == ["kept", "begun"]
 
 
 @pytest.mark.parametrize("after_the_checkpoint", [True, False])
@@ -161,9 +214,20 @@ def test_a_replay_that_no_memory_holds(monkeypatch):
         training_run._check_fit(config, spec)
 
 
-def test_memory_is_that_of_this_machine():
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert jax.devices()[0].platform != "cpu" or training_run._memory() == pages
+@pytest.mark.parametrize(
+    ("said", "expected"), [({"bytes_limit": 12_345}, 12_345), (None, 2**20), ({}, 2**20)]
+)
+def test_memory_is_the_accelerator_s_or_else_the_machine_s(monkeypatch, said, expected):
+    device = SimpleNamespace(memory_stats=lambda: said)
+    monkeypatch.setattr(training_run.jax, "devices", lambda: [device])
+    monkeypatch.setattr(training_run, "machine_memory", lambda: 2**20)
+    assert training_run._memory() == expected
+
+
+@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="it is said there")
+def test_the_machine_s_memory_is_what_the_system_says():
+    kilobytes = re.search(r"MemTotal: *(\d+) kB", Path("/proc/meminfo").read_text())[1]
+    assert machine_memory() == pytest.approx(1024 * int(kilobytes), rel=0.01)
 
 
 def test_a_refused_environment_is_closed(monkeypatch):

@@ -13,7 +13,6 @@ CARTPOLE = (
     *("--batch-size", "4", "--log-every", "80", "--steps", "160", "--learning-rate", "0.0007"),
 )
 MINATAR = ("MinAtar/Breakout", *CARTPOLE[1:], "--update-every", "1")
-"""`--update-every 1`: compiled programs are of about 389 updates."""
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -26,7 +26,7 @@ TINY = (
     *("--num-envs", "4", "--replay-size", "600", "--learning-starts", "100", "--batch-size", "4"),
     *("--log-every", "200", "--steps", "900", "--save-every", "0.2"),
 )
-# On a compiled environment, a program goes on for about 389 updates before the host is heard.
+# On a compiled environment, about 389 updates are made before the host is heard.
 COMPILED = ("MinAtar/Breakout", *TINY, "--update-every", "1", "--steps", "2700")
 
 KINDS: dict[str, tuple[str, ...]] = {

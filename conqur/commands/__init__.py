@@ -6,5 +6,12 @@ from conqur.commands.demo import Demo
 from conqur.commands.evaluate import Evaluate
 from conqur.commands.play import Play
 from conqur.commands.train import Train
+from conqur.commands.tune import Tune
 
-COMMANDS: dict[str, Any] = {"train": Train, "evaluate": Evaluate, "play": Play, "demo": Demo}
+COMMANDS: dict[str, Any] = {
+    "train": Train,
+    "tune": Tune,
+    "evaluate": Evaluate,
+    "play": Play,
+    "demo": Demo,
+}

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 import conqur
-from conqur.commands.support import Flag, UsageError, announcer, check_writable, write
+from conqur._files import replacing
+from conqur.commands.support import Flag, UsageError, announcer, check_writable
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class Demo:
         started = time.monotonic()
         with announcer() as announce:
             demo = run_demo(self.seed, announce)
-        write(self.output, render(demo, command))
+        with replacing(self.output) as file:
+            file.write(render(demo, command).encode())
         if not self.json:
             console.print(
                 _values_table("Four-state example (the paper's appendix A)", demo.four_state)

@@ -101,6 +101,7 @@ class Evaluate:
                 "epsilon": self.epsilon,
                 "seed": self.seed,
                 "sticky": self.sticky if place.is_atari else None,
+                "preprocessing": place.preprocessing_name,
             }
             print(json.dumps(about | (rows[0] if len(rows) == 1 else {"networks": rows})))
         else:
@@ -123,7 +124,7 @@ def _table(name: str, rows: list[dict[str, Any]]) -> Table:
         )
         cells = [
             label or "network",
-            str(len(row["episodes"])) + ("" if row["finished"] else " (unfinished)"),
+            str(len(row["episodes"])) + ("" if row["finished"] else " (some broken off)"),
             f"{row['mean']:.2f}",
             " to ".join(bounds) or "–",
             f"{row['median']:.2f}",

@@ -3,14 +3,14 @@
 import contextlib
 import os
 import re
-import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
+
+from conqur._messages import warn as warn
 
 
 class UsageError(Exception):
@@ -54,11 +54,6 @@ def as_typed(text: str, options: Mapping[str, str]) -> str:
     )
 
 
-def warn(line: str) -> None:
-    """Say in one line, on stderr, what is wrong without being in the way."""
-    print(f"conqur: {line}", file=sys.stderr)
-
-
 @contextlib.contextmanager
 def announcer() -> Iterator[Any]:
     """Says what is going on: a spinner on a terminal, lines elsewhere, both on stderr."""
@@ -82,24 +77,3 @@ def check_writable(option: str, path: Path) -> None:
         raise UsageError(f"{option} {str(path)!r}: {error}") from None
     if not os.access(folder, os.W_OK):
         raise UsageError(f"{option} {path}: the folder {folder} cannot be written to")
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file so that it is either the old one or the whole new one."""
-    path = path.resolve()  # of a link, the file behind it
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name[:100], suffix=".partial")
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        mode = path.stat().st_mode if path.exists() else 0o666 & ~_umask()
-        os.chmod(temporary, mode & 0o777)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

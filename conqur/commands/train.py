@@ -95,7 +95,7 @@ class Train:
     replay_size: Annotated[int | None, option("INT")] = None
     """Transitions each network remembers, in the accelerator's memory."""
     learning_starts: Annotated[int | None, option("INT")] = None
-    """Steps with random actions before the first update."""
+    """Steps with random actions before the first update; on a data set there are none."""
     update_every: Annotated[int | None, option("INT")] = None
     """Steps between updates."""
     target_every: Annotated[int | None, option("INT")] = None
@@ -136,17 +136,22 @@ class Train:
             folder = self.run_dir or _free_folder(config)
             try:
                 created = RunDirectory.create(
-                    folder, config.to_json(), seeds=config.seeds, command=command, warn=warn
+                    folder,
+                    config.to_json(),
+                    seeds=config.seeds,
+                    command=command,
+                    data=trainer.data_digest,
+                    warn=warn,
                 )
             except OSError as error:
                 raise UsageError(f"--run-dir {folder} cannot be made: {error.strerror}") from error
-            _warn_of_idleness(config)
+            _warn_of_shortness(config)
             with created as run:
                 outcome = run_training(config, trainer, run, None, warn=warn, **self._how_to_run())
         return folder, config, outcome
 
     def _go_on(self, command: str) -> tuple[Path, "TrainConfig", "Outcome"]:
-        from conqur.runs import RunDirectory, RunError, check_same_config
+        from conqur.runs import RunDirectory, RunError
         from conqur.training_run import run_training
 
         if self.run_dir is None:
@@ -156,12 +161,16 @@ class Train:
         with RunDirectory.open(self.run_dir, warn=warn) as run:
             with named_as_typed(OPTIONS):
                 config = self._resumed(run.config)
-            try:
-                check_same_config(run.config, config.to_json(), may_change={"steps"})
-            except RunError as error:
-                raise RunError(as_typed(str(error), OPTIONS)) from None
             with _trainer(config) as trainer:
-                checkpoint = run.resume(config.to_json(), may_change={"steps"}, command=command)
+                try:
+                    checkpoint = run.resume(
+                        config.to_json(),
+                        may_change={"steps"},
+                        command=command,
+                        data=trainer.data_digest,
+                    )
+                except RunError as error:
+                    raise RunError(as_typed(str(error), OPTIONS)) from None
                 outcome = run_training(
                     config, trainer, run, checkpoint, warn=warn, **self._how_to_run()
                 )
@@ -239,11 +248,18 @@ def _trainer(config: "TrainConfig") -> Iterator["Trainer"]:
         yield trainer
 
 
-def _warn_of_idleness(config: "TrainConfig") -> None:
-    if config.steps <= config.learning_starts:
+def _warn_of_shortness(config: "TrainConfig") -> None:
+    from conqur.environments.data import is_data
+
+    if config.steps <= config.learning_starts and not is_data(config.environment):
         warn(
             f"nothing will be learned: --steps ({config.steps}) ends before --learning-starts "
             f"({config.learning_starts})"
+        )
+    if config.steps < config.log_every:
+        warn(
+            f"nothing will be logged: --steps ({config.steps}) ends before --log-every "
+            f"({config.log_every})"
         )
 
 

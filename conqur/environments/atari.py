@@ -213,7 +213,7 @@ class NativeAtari(VectorEnvironment):
     ) -> None:
         from ale_py.vector_env import AtariVectorEnv
 
-        self._envs = AtariVectorEnv(
+        self._envs: Any = AtariVectorEnv(
             game,
             num_envs,
             num_threads=threads,
@@ -265,6 +265,10 @@ class NativeAtari(VectorEnvironment):
             game_over=self._over,
             reset=began,
         )
+
+    def close(self) -> None:
+        """Let go of the emulators: ale-py ends their threads with them, and has no other way."""
+        self._envs = None
 
 
 def spec_of(name: str, preprocessing: Preprocessing, actions: Sequence[Any]) -> Spec:

@@ -1,7 +1,7 @@
 """Fixed data sets: transitions that somebody else collected, to learn from without playing."""
 
+import hashlib
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import safetensors.numpy
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from conqur import _checks
+from conqur._files import replacing
 from conqur.environments.data_files import read_minari, read_npz, read_safetensors
 from conqur.environments.frames import frame_layout
 from conqur.environments.interface import Spec, Transitions
@@ -106,6 +107,13 @@ class FixedData(eqx.Module):
         dtype = self.observations.dtype.name
         return Spec(name, tuple(self.observations.shape[1:]), dtype, actions)
 
+    def digest(self) -> str:
+        """SHA-256 of all that is learned from, however it was stored."""
+        content = hashlib.sha256(f"{self.spec('')}".encode())
+        for array in jax.tree.leaves(self):
+            content.update(np.ascontiguousarray(array).data)
+        return content.hexdigest()
+
     def sample(self, key: Key[Array, ""], size: int, time: Any = None) -> Transitions:
         """Draw `size` transitions, uniformly and with replacement; at any time the same ones."""
         rows = jax.random.randint(key, (size,), 0, len(self))
@@ -171,17 +179,11 @@ def save_data(path: str | os.PathLike[str], data: FixedData) -> None:
     suffix = path.suffix.lower()
     if suffix not in (".npz", ".safetensors"):
         raise ValueError(f"path must end in .npz or .safetensors, got {path}")
-    partial = path.with_name(f".{secrets.token_hex(8)}.partial")
-    try:
-        with open(partial, "xb") as file:
-            if suffix == ".npz":
-                np.savez(file, allow_pickle=False, **arrays)
-            else:
-                file.write(safetensors.numpy.save(arrays))
-        os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    with replacing(path) as file:
+        if suffix == ".npz":
+            np.savez(file, allow_pickle=False, **arrays)
+        else:
+            file.write(safetensors.numpy.save(arrays))
 
 
 def _from_arrays(arrays: Mapping[str, np.ndarray], num_actions: int | None) -> FixedData:

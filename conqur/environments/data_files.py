@@ -196,7 +196,7 @@ def _check_size(size: int, stored: int) -> None:
     """Refuse what would not fit into memory, or blows up as no real data does."""
     if size > HARMLESS and size > MAX_RATIO * stored:
         raise ValueError(f"it has {stored} bytes, but claims to hold {size}")
-    if 2 * size > _memory():
+    if 2 * size > machine_memory():
         raise ValueError(f"it holds {size / 2**30:.1f} GiB, too much for this machine")
 
 
@@ -204,5 +204,6 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _memory() -> int:
+def machine_memory() -> int:
+    """How many bytes this machine has."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -14,8 +14,9 @@ from jaxtyping import Int
 
 from conqur.environments.interface import Spec, Step, VectorEnvironment
 
-EPOCH = 10_000
-"""Steps of every environment between resets with new seeds."""
+EPOCH = 30_000
+"""Steps of every environment between resets with new seeds: more than a game of Atari may take
+(27,000), so that none is too long to ever come to its end."""
 
 
 class Journal:
@@ -23,9 +24,11 @@ class Journal:
 
     Attributes:
         spec: of the environment.
+        cut: whether the last step reset everything at once: the games under way have no score.
     """
 
     spec: Spec
+    cut: bool
 
     def __init__(self, environment: VectorEnvironment, seeds: tuple[int, ...]) -> None:
         """Keep a journal of an environment.
@@ -41,10 +44,12 @@ class Journal:
         self._actions: list[np.ndarray] = []
         self._frames = np.zeros(0)
         self._ends = False
+        self.cut = False
 
     def begin(self) -> np.ndarray:
         """Reset everything; the first frames, [N, ...]."""
         self._actions = []
+        self._ends = False
         each = self.environment.num_envs // len(self._seeds)
         streams = [np.random.SeedSequence([seed, self._epoch]) for seed in self._seeds]
         drawn = np.concatenate([stream.generate_state(each) for stream in streams])
@@ -60,8 +65,8 @@ class Journal:
 
     def receive(self) -> Step:
         """Wait for the step that was sent; every so often it resets everything."""
-        if self._ends:
-            self._ends = False
+        self.cut = self._ends
+        if self.cut:
             self._epoch += 1
             frames = self.begin()
             none = np.zeros(len(frames), bool)

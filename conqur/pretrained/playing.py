@@ -20,11 +20,13 @@ class Arena:
         name: of the environment.
         networks: those that play.
         preprocessing: of an Atari game; None for other environments.
+        preprocessing_name: what its pictures and rules are called; None for other environments.
     """
 
     name: str
     networks: tuple[Pretrained, ...]
-    preprocessing: "Preprocessing | None"
+    preprocessing: "Preprocessing | None" = None
+    preprocessing_name: str | None = None
 
     @property
     def is_atari(self) -> bool:
@@ -95,22 +97,27 @@ def arena(
             )
     if is_data(name):
         raise ValueError(f"{name} is a data set: name the environment to play in with --env")
-    return Arena(name, tuple(networks), _evaluated(name, networks[0], sticky, preprocessing))
-
-
-def _evaluated(
-    name: str, network: Pretrained, sticky: float, preprocessing: str | None
-) -> "Preprocessing | None":
-    from conqur.environments.atari import LifeLoss, Preprocessing, atari_game, preprocessing_named
+    from conqur.environments.atari import atari_game
 
     if ":" in name or atari_game(name) is None:
         if preprocessing is not None or sticky:
             raise ValueError(
                 f"--sticky and --preprocessing are for Atari games, and {name} is none"
             )
-        return None
-    trained = preprocessing or network.preprocessing
-    basis = preprocessing_named(trained) if trained else Preprocessing()
+        return Arena(name, tuple(networks))
+    seen_as = sorted({preprocessing or network.preprocessing or "conqur" for network in networks})
+    if len(seen_as) > 1:
+        raise ValueError(
+            f"the networks were trained with the preprocessings {', '.join(seen_as)}: evaluate "
+            "them apart, or name one for all with --preprocessing"
+        )
+    return Arena(name, tuple(networks), _evaluated(seen_as[0], sticky), seen_as[0])
+
+
+def _evaluated(name: str, sticky: float) -> "Preprocessing":
+    from conqur.environments.atari import LifeLoss, Preprocessing, preprocessing_named
+
+    basis = preprocessing_named(name)
     most = Preprocessing().no_ops[1]
     no_ops = (min(basis.no_ops[0], most), most)
     return replace(basis, sticky=sticky, no_ops=no_ops, life_loss=LifeLoss.IGNORED)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from conqur._files import replacing
 from conqur.report.charts import number
 from conqur.report.learning_curves import MOST_SEEDS_SHOWN, Line, figure
 from conqur.report.study import (
@@ -27,7 +28,7 @@ from conqur.report.study import (
     read_study,
     to_json,
 )
-from conqur.statistics import bootstrap_interval, paired_difference
+from conqur.statistics import difference, student_interval
 
 LAST_PART = 0.1
 """Of the steps, over which returns at the end of training are averaged."""
@@ -45,7 +46,7 @@ def lines(curves: Iterable[Curve]) -> list[Line]:
         values = np.stack([on_grid(curve, grid) for curve in members])
         begun = ~np.isnan(values).any(axis=0)
         grid, values = grid[begun], values[:, begun]
-        bounds = np.array([bootstrap_interval(at, resamples=2000) for at in values.T])
+        bounds = np.array([student_interval(at) for at in values.T])
         low, high = bounds.reshape(-1, 2).T
         drawn.append(Line(str(kind), grid, values.mean(axis=0), low, high, values))
     return drawn
@@ -63,7 +64,7 @@ def last_returns(curves: Iterable[Curve]) -> Scores:
 
 
 def table(study: Study) -> str:
-    """All that was scored, as Markdown: by kind, and in pairs of seeds against λ = 0."""
+    """All that was scored, as Markdown: by kind, and against λ = 0."""
     lengths = sorted({curve.steps[-1] for curve in study.curves})
     steps = " to ".join(number(length) for length in dict.fromkeys((lengths[0], lengths[-1])))
     parts = [f"# {study.environment}, {steps} steps\n"]
@@ -72,8 +73,8 @@ def table(study: Study) -> str:
         if scores:
             parts.append(f"## {heading}\n\n{_score_table(scores)}{_difference_table(scores)}")
     parts.append(
-        "Intervals are of the mean over seeds, by bootstrap at 95 %; with few seeds they are too "
-        "narrow (see `conqur.statistics`).\n"
+        "Intervals are over seeds, at 95 %: Student's of means, Welch's of differences "
+        "(see `conqur.statistics`).\n"
     )
     return "\n".join(parts)
 
@@ -97,7 +98,8 @@ def write_study(study: Study, folder: Path) -> None:
         ("curves.svg", picture),
         ("table.md", table(study)),
     ):
-        (folder / name).write_text(text, encoding="utf-8")
+        with replacing(folder / name) as file:
+            file.write(text.encode())
 
 
 def _score_table(scores: Scores) -> str:
@@ -110,29 +112,24 @@ def _score_table(scores: Scores) -> str:
         each = ", ".join(f"{seed}: {_short(value)}" for seed, value in sorted(by_seed.items()))
         rows.append(
             f"| {kind} | {len(values)} | {_short(float(np.mean(values)))} "
-            f"| {_interval(bootstrap_interval(values))} | {each} |"
+            f"| {_interval(student_interval(values))} | {each} |"
         )
     return "\n".join(rows) + "\n"
 
 
 def _difference_table(scores: Scores) -> str:
-    """Of every λ above zero from λ = 0, over the seeds that both have."""
+    """Of every λ above zero from λ = 0."""
     rows = []
     for kind, by_seed in scores.items():
         plain = scores.get(Kind(kind.algorithm, 0.0), {})
-        seeds = sorted(by_seed.keys() & plain.keys())
-        if kind.penalty_weight and seeds:
-            found = paired_difference([by_seed[s] for s in seeds], [plain[s] for s in seeds])
-            better = sum(by_seed[seed] > plain[seed] for seed in seeds)
+        if kind.penalty_weight and plain:
+            found = difference(list(by_seed.values()), list(plain.values()))
             sign = "+" if found.mean > 0 else ""
-            rows.append(
-                f"| {kind} | {len(seeds)} | {sign}{_short(found.mean)} "
-                f"| {_interval(found.interval)} | {better} of {len(seeds)} |"
-            )
+            rows.append(f"| {kind} | {sign}{_short(found.mean)} | {_interval(found.interval)} |")
     if not rows:
         return ""
-    head = "| against λ = 0 | seeds | difference | 95 % interval | better |"
-    return "\n".join(["", head, "|---|---:|---:|---:|---:|", *rows]) + "\n"
+    head = "| against λ = 0 | difference | 95 % interval |"
+    return "\n".join(["", head, "|---|---:|---:|", *rows]) + "\n"
 
 
 def _short(value: float) -> str:

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from conqur.environments.data import is_data
 from conqur.report.charts import number
+from conqur.runs.files import Damaged, read_json
 
 MOST_POINTS = 200
 """A curve with more is averaged down to so many."""
@@ -91,7 +93,8 @@ def read_study(runs: Sequence[Path], evaluations: Sequence[Path] = ()) -> Study:
         if members.count(member) > 1:
             raise ValueError(f"{member[0]}, seed {member[1]} is in more than one of the runs")
     reached = {(curve.kind, curve.seed): curve.steps[-1] for curve in curves}
-    return Study(environments[0], about, tuple(curves), _read_evaluations(evaluations, reached))
+    played = _read_evaluations(evaluations, environments[0], reached)
+    return Study(environments[0], about, tuple(curves), played)
 
 
 def by_kind(curves: Iterable[Curve]) -> dict[Kind, list[Curve]]:
@@ -169,14 +172,9 @@ def _rounded(values: Float[np.ndarray, " T"]) -> list[float | None]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        read = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"there is no {path}") from None
-    except ValueError:
-        raise ValueError(f"{path} holds no JSON") from None
-    if not isinstance(read, dict):
-        raise ValueError(f"{path} holds no JSON object")
-    return read
+        return read_json(path)
+    except Damaged as reason:
+        raise ValueError(f"{path.parent}: {reason}") from None
 
 
 def _read_log(path: Path, algorithm: str) -> list[Curve]:
@@ -194,17 +192,32 @@ def _read_log(path: Path, algorithm: str) -> list[Curve]:
     ]
 
 
+class _Manner(NamedTuple):
+    """How networks were played; scores are put together if it is the same."""
+
+    environment: str
+    epsilon: float
+    sticky: float | None
+    preprocessing: str | None
+    seed: int
+
+
 def _read_evaluations(
-    paths: Sequence[Path], reached: Mapping[tuple[Kind, int], float]
+    paths: Sequence[Path], environment: str, reached: Mapping[tuple[Kind, int], float]
 ) -> tuple[tuple[str, Scores], ...]:
-    found: dict[tuple[float, float | None], dict[tuple[Kind, int], dict[str, Any]]] = {}
+    found: dict[_Manner, dict[tuple[Kind, int], dict[str, Any]]] = {}
     for path in paths:
         read = _read_json(path)
         try:
-            played = found.setdefault((read["epsilon"], read["sticky"]), {})
+            manner = _Manner(*(read[name] for name in _Manner._fields))
             networks = {_member(entry["network"]): entry for entry in read.get("networks", [read])}
         except (KeyError, TypeError):
             raise ValueError(f"{path} is not what `conqur evaluate --json` prints") from None
+        if manner.environment != environment and not is_data(environment):
+            raise ValueError(
+                f"{path} has scores in {manner.environment}, but the runs are on {environment}"
+            )
+        played = found.setdefault(manner, {})
         for (kind, seed), entry in networks.items():
             _check_score(f"{path} has a score of {kind}, seed {seed}", kind, seed, entry, reached)
             if (kind, seed) in played:
@@ -213,7 +226,8 @@ def _read_evaluations(
                 )
         played |= networks
     return tuple(
-        (_how_played(*how, played), _scores(reached, played)) for how, played in found.items()
+        (_how_played(manner, environment, played), _scores(reached, played))
+        for manner, played in found.items()
     )
 
 
@@ -237,15 +251,20 @@ def _check_score(
         )
 
 
-def _how_played(
-    epsilon: float, sticky: float | None, played: Mapping[Any, Mapping[str, Any]]
-) -> str:
+def _how_played(manner: _Manner, environment: str, played: Mapping[Any, Mapping[str, Any]]) -> str:
     counts = [len(entry["episodes"]) for entry in played.values()]
     least, most = number(min(counts)), number(max(counts))
     episodes = least if least == most else f"{least} to {most}"
-    broken_off = "" if all(entry["finished"] for entry in played.values()) else ", some broken off"
-    actions = "" if sticky is None else f", sticky actions {sticky:g}"
-    return f"Evaluation: {episodes} episodes of each network{broken_off}, ε = {epsilon:g}{actions}"
+    where = "" if manner.environment == environment else f" in {manner.environment}"
+    words = [
+        f"Evaluation{where}: {episodes} episodes of each network",
+        "" if all(entry["finished"] for entry in played.values()) else "some broken off",
+        f"ε = {manner.epsilon:g}",
+        "" if manner.sticky is None else f"sticky actions {manner.sticky:g}",
+        "" if manner.preprocessing is None else f"preprocessing {manner.preprocessing}",
+        f"seed {manner.seed}" if manner.seed else "",
+    ]
+    return ", ".join(filter(None, words))
 
 
 def _scores(

@@ -3,7 +3,6 @@
 from conqur.runs.checkpoint import Checkpoint
 from conqur.runs.directory import RunDirectory
 from conqur.runs.files import RunError
-from conqur.runs.manifest import check_same_config
 from conqur.runs.progress import Progress, progress
 from conqur.runs.rows import ring_rows
 from conqur.runs.signals import StopRequest, stop_requested
@@ -15,7 +14,6 @@ __all__ = [
     "RunDirectory",
     "RunError",
     "StopRequest",
-    "check_same_config",
     "flatten",
     "progress",
     "ring_rows",

@@ -19,8 +19,9 @@ import safetensors
 import safetensors.numpy
 
 from conqur import _checks
+from conqur._files import PARTIAL
 from conqur.runs import rows
-from conqur.runs.files import PARTIAL, Damaged, read_json, write_atomically
+from conqur.runs.files import Damaged, read_json, write_atomically
 from conqur.runs.record import DATA_NAME, DataFile, LogPosition, Record
 
 _KEPT = 2

@@ -1,7 +1,6 @@
 """The run directory: everything a run leaves behind, and all it needs to go on after a kill."""
 
 import re
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from conqur._files import sync_folder
+from conqur._messages import warn as to_stderr
 from conqur.runs.checkpoint import Checkpoint, Checkpoints
 from conqur.runs.files import (
     Damaged,
@@ -17,7 +18,6 @@ from conqur.runs.files import (
     canonical,
     full_disk_explained,
     read_json,
-    sync_folder,
     write_atomically,
 )
 from conqur.runs.layout import (
@@ -27,16 +27,12 @@ from conqur.runs.layout import (
     MANIFEST,
     NETWORKS,
     check_new,
-    make_folders,
+    prepare,
     put_aside,
 )
 from conqur.runs.lock import Lock
 from conqur.runs.log import Writers, plain
 from conqur.runs.manifest import as_json, check_same_config, make_manifest, manifest_differences
-
-
-def _to_stderr(line: str) -> None:
-    print(f"conqur: {line}", file=sys.stderr)
 
 
 class RunDirectory:
@@ -65,7 +61,8 @@ class RunDirectory:
         *,
         seeds: Sequence[int] = (),
         command: str = "",
-        warn: Callable[[str], None] = _to_stderr,
+        data: str = "",
+        warn: Callable[[str], None] = to_stderr,
     ) -> "RunDirectory":
         """Begin a run in a new or empty folder.
 
@@ -74,6 +71,7 @@ class RunDirectory:
             config: all that decides the run's results, as JSON can hold it.
             seeds: for the manifest.
             command: the command line, for the manifest.
+            data: a digest of the data that it learns from, if any: `resume` asks for the same.
             warn: told in one line each of what is wrong without being in the way.
         """
         path, config = Path(path), as_json(config)
@@ -85,9 +83,9 @@ class RunDirectory:
             run = cls(path, Lock(path, warn), warn)
             try:
                 check_new(path)  # again, now that nobody else can be about to start
-                run.manifest = make_manifest(seeds=seeds, command=command)
+                run.manifest = make_manifest(seeds=seeds, command=command, data=data)
                 run.config = config
-                make_folders(path)
+                prepare(path)
                 run._write_json(MANIFEST, run.manifest)
                 run._write_json(CONFIG, run.config)  # last: with it, the run exists
                 run._begin(None)
@@ -97,7 +95,7 @@ class RunDirectory:
         return run
 
     @classmethod
-    def open(cls, path: str | Path, *, warn: Callable[[str], None] = _to_stderr) -> "RunDirectory":
+    def open(cls, path: str | Path, *, warn: Callable[[str], None] = to_stderr) -> "RunDirectory":
         """Take a run's folder to go on with it: `resume` or `load` comes next.
 
         Args:
@@ -132,7 +130,12 @@ class RunDirectory:
         return self._checkpoints.saved_rows
 
     def resume(
-        self, config: Mapping[str, Any], *, may_change: Collection[str] = (), command: str = ""
+        self,
+        config: Mapping[str, Any],
+        *,
+        may_change: Collection[str] = (),
+        command: str = "",
+        data: str = "",
     ) -> Checkpoint | None:
         """Go on with the run: check that it is the same one, then `load`.
 
@@ -140,10 +143,16 @@ class RunDirectory:
             config: all that decides the run's results; it must be that of the run.
             may_change: fields that may differ, such as "steps"; the new values are kept.
             command: the command line, for the manifest.
+            data: as `create` got it.
         """
         config = as_json(config)
         check_same_config(self.config, config, may_change=may_change)
-        now = make_manifest(seeds=self.manifest.get("seeds", ()), command=command)
+        if self.manifest.get("data", data) != data:
+            raise RunError(
+                f"the data is not that which the run in {self.path} was started with: put that "
+                "back, or name another --run-dir"
+            )
+        now = make_manifest(seeds=self.manifest.get("seeds", ()), command=command, data=data)
         before = self.manifest or now
         changed = manifest_differences(before, now)
         if changed:
@@ -174,7 +183,7 @@ class RunDirectory:
         self._close_writers()
         log = self.path / LOG
         with self._full_disk_explained():
-            make_folders(self.path)
+            prepare(self.path)
             length = log.stat().st_size if log.exists() else 0
             checkpoint = self._checkpoints.load(length, self._warn)
             if checkpoint is None:
@@ -241,6 +250,12 @@ class RunDirectory:
         with self._full_disk_explained():
             write_atomically(self.networks / name, data)
         return self.networks / name
+
+    def write_file(self, name: str, data: bytes) -> Path:
+        """Write a file beside the log, whole or not at all."""
+        with self._full_disk_explained():
+            write_atomically(self.path / name, data)
+        return self.path / name
 
     def close(self) -> None:
         """Let go of the folder. May be called twice."""

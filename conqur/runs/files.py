@@ -1,4 +1,4 @@
-"""Files that are whole or not there, whatever happens while they are written."""
+"""Files of a run: written whole or not at all, and not trusted when they are read."""
 
 import contextlib
 import errno
@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-PARTIAL = ".partial"
+from conqur._files import replacing
+
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _LARGEST_JSON = 64 << 20
 
@@ -37,20 +38,8 @@ def canonical(value: Any, *, indent: int | None = None) -> str:
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file so that it is either as before or the whole new one, also after a power cut."""
-    temporary = path.with_name(path.name + PARTIAL)
-    try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-        try:
-            write_all(handle, data)
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    sync_folder(path.parent)
+    with replacing(path, durable=True) as file:
+        write_all(file.fileno(), data)
 
 
 def write_all(handle: int, data: bytes) -> None:
@@ -58,15 +47,6 @@ def write_all(handle: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(handle, rest) :]
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def file_size(path: Path) -> int:

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from conqur._files import is_partial
 from conqur.runs.files import RunError
 
 CONFIG = "config.json"
@@ -15,19 +16,26 @@ NETWORKS = "networks"
 _FOLDERS = (CHECKPOINTS, EVENTS, NETWORKS)
 
 
-def make_folders(path: Path) -> None:
-    """Make the folders of a run that are not there."""
+def prepare(path: Path) -> None:
+    """Make the folders of a run that are not there, and remove what was never written to its end.
+
+    That of checkpoints is removed with the old ones of these.
+    """
     for name in _FOLDERS:
         (path / name).mkdir(exist_ok=True)
+    for entry in (*path.iterdir(), *(path / NETWORKS).iterdir()):
+        if is_partial(entry.name):
+            entry.unlink()
 
 
 def check_new(path: Path) -> None:
     """Refuse a folder with anything in it but what a process left that was killed on its start."""
-    ours = {"lock", MANIFEST, f"{MANIFEST}.partial", f"{CONFIG}.partial", *_FOLDERS}
+    ours = {"lock", MANIFEST, *_FOLDERS}
     if not path.is_dir():
         raise RunError(f"{path} is no folder; name another --run-dir")
     for entry in path.iterdir():
-        if entry.name not in ours or (entry.is_dir() and any(entry.iterdir())):
+        known = entry.name in ours or is_partial(entry.name)
+        if not known or (entry.is_dir() and any(entry.iterdir())):
             raise RunError(
                 f"{path} is not empty; continue the run in it with --resume, "
                 "or name another --run-dir"
@@ -44,5 +52,5 @@ def put_aside(path: Path) -> Path:
     for name in (LOG, CHECKPOINTS):
         if (path / name).exists():
             os.replace(path / name, aside / name)
-    make_folders(path)
+    prepare(path)
     return aside

@@ -29,7 +29,7 @@ _VARIABLES = (
 _FREE = ("command", "resumed", "seeds")
 
 
-def make_manifest(*, seeds: Sequence[int], command: str) -> dict[str, Any]:
+def make_manifest(*, seeds: Sequence[int], command: str, data: str = "") -> dict[str, Any]:
     """Versions, device and settings that the numbers of a run depend on.
 
     It holds neither folders nor names of machines.
@@ -37,12 +37,14 @@ def make_manifest(*, seeds: Sequence[int], command: str) -> dict[str, Any]:
     Args:
         seeds: of the run.
         command: the command line that started it.
+        data: a digest of the data that it learns from, if any.
     """
     devices = jax.devices()
     return {
         "command": shlex.join(_without_folders(shlex.split(command))),
         "commit": _commit(Path(conqur.__file__).parent),
         "conqur": conqur.__version__,
+        **({"data": data} if data else {}),
         "device": {
             "kind": devices[0].device_kind,
             "count": len(devices),

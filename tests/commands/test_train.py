@@ -9,15 +9,16 @@ import signal
 import subprocess
 import sys
 
+import equinox as eqx
 import gymnasium
 import numpy as np
 import pytest
-from tiny_runs import CARTPOLE, digests, results, sentence
+from tiny_runs import CARTPOLE, MINATAR, digests, results, sentence
 
 import conqur.training
 from conqur.config import PRESETS
 from conqur.environments.atari import PREPROCESSING
-from conqur.environments.data import FixedData, save_data
+from conqur.environments.data import FixedData, load_data, save_data
 from conqur.environments.gymnasium_env import GymnasiumEnvironment
 from conqur.runs import RunDirectory
 
@@ -28,10 +29,10 @@ def interrupted(monkeypatch):
     real = conqur.training.HostTrainer.step
 
     def at(time, number):
-        def step(self, members, now):
+        def step(self, members, now, end):
             if now == time:
                 signal.raise_signal(number)
-            return real(self, members, now)
+            return real(self, members, now, end)
 
         monkeypatch.setattr(conqur.training.HostTrainer, "step", step)
 
@@ -121,13 +122,25 @@ def test_a_stopped_run_says_so_in_json(conqur, interrupted, tmp_path):
     assert "Go on with: " in err
 
 
-def test_steps_may_be_raised(conqur, cartpole, tmp_path):
-    folder = tmp_path / "run"
-    assert conqur("train", *CARTPOLE, "--steps", 80, "--run-dir", folder)[0] == 0
-    status, _, err = conqur("train", *CARTPOLE, "--resume", "--run-dir", folder)
-    assert status == 0, err
-    assert results(folder) == results(cartpole)
-    assert json.loads((folder / "config.json").read_text())["steps"] == 160
+@pytest.mark.parametrize("kind", [CARTPOLE, MINATAR], ids=["host", "compiled"])
+def test_steps_are_those_asked_for_and_may_be_raised(conqur, tmp_path, kind):
+    """Also where the first ones end between two rows of the log."""
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    few = ("--update-every", "64")  # so that looks at the network are far apart
+    assert conqur("train", *kind, *few, "--steps", 320, "--run-dir", whole)[0] == 0
+    status, out, _ = conqur("train", *kind, *few, "--steps", 100, "--run-dir", folder)
+    assert (status, out.partition(".")[0]) == (0, "Trained 100 steps")
+    assert logged_steps(folder) == [80]
+    again = (*kind, *few, "--resume", "--run-dir", folder)
+    status, out, err = conqur("train", *again, "--steps", 320)
+    assert (status, out.partition(".")[0]) == (0, "Trained 320 steps"), err
+    assert logged_steps(folder) == [80, 160, 240, 320]
+    assert results(folder) == results(whole)
+    assert json.loads((folder / "config.json").read_text())["steps"] == 320
+
+
+def logged_steps(folder):
+    return [json.loads(line)["step"] for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
 def test_other_options_may_not_be_changed(conqur, cartpole):
@@ -329,8 +342,10 @@ def test_missing_extras_are_named(tmp_path):
 def test_a_run_in_which_nothing_is_learned_says_so(conqur, tmp_path):
     folder = tmp_path / "run"
     _, _, err = conqur("train", *CARTPOLE, "--steps", 40, "--run-dir", folder, "--json")
-    words = "nothing will be learned: --steps (40) ends before --learning-starts (40)"
-    assert err.splitlines()[0] == f"conqur: {words}"
+    assert err.splitlines()[:2] == [
+        "conqur: nothing will be learned: --steps (40) ends before --learning-starts (40)",
+        "conqur: nothing will be logged: --steps (40) ends before --log-every (80)",
+    ]
 
 
 @pytest.fixture
@@ -374,6 +389,33 @@ def test_training_on_a_data_set(conqur, played, tmp_path):
     )
     assert status == 0, err
     assert len(json.loads(out)["episodes"]) == 4
+
+
+def test_on_a_data_set_learning_starts_at_once(conqur, played, tmp_path):
+    folder = tmp_path / "run"
+    few = ("--batch-size", "8", "--log-every", "320", "--steps", "320", "--learning-starts", "400")
+    status, _, err = conqur("train", played, *few, "--run-dir", folder, "--json")
+    assert (status, err.count("\n")) == (0, 1), err  # no warning
+    (row,) = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    assert row["updates"] == 320
+    assert row["q_mean"] is not None
+
+
+def test_a_run_goes_on_with_its_own_data_only(conqur, played, tmp_path):
+    folder, data = tmp_path / "run", load_data(played)
+    few = ("--batch-size", "8", "--steps", "128", "--log-every", "128")
+    assert conqur("train", played, *few, "--run-dir", folder)[0] == 0
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["data"] == data.digest()
+    before = digests(folder)
+    save_data(played, eqx.tree_at(lambda data: data.rewards, data, data.rewards.at[5].add(1)))
+    status, out, err = conqur("train", "--resume", "--steps", 256, "--run-dir", folder)
+    assert (status, out) == (1, "")
+    sentence(f"the data is not that which the run in {folder} was started with", err)
+    assert digests(folder) == before
+    save_data(played, data)
+    status, _, err = conqur("train", "--resume", "--steps", 256, "--run-dir", folder)
+    assert status == 0, err
 
 
 def test_the_help_names_every_preset_and_preprocessing(conqur):

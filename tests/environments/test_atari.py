@@ -1,4 +1,5 @@
 from dataclasses import replace
+from pathlib import Path
 
 import ale_py
 import gymnasium
@@ -450,3 +451,18 @@ def test_scores():
     assert human_normalised("pong", -20.7) == 0.0
     assert human_normalised("breakout", 401.2) == pytest.approx((401.2 - 1.7) / (30.5 - 1.7))
     assert human_normalised("tetris", 100.0) is None
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted there")
+def test_close_ends_the_emulators_threads():
+    def threads():
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    before = threads()
+    environment = make_atari("ALE/Pong-v5", 2)
+    environment.reset([0, 1])
+    environment.send(np.zeros(2, int))  # a step under way is no reason to stay
+    assert threads() > before
+    environment.close()
+    environment.close()
+    assert threads() == before

@@ -136,6 +136,19 @@ def test_what_is_saved_is_loaded(path, data, frames):
     assert os.listdir(path.parent) == [path.name]
 
 
+def test_the_digest_is_that_of_the_content(tmp_path):
+    data = FixedData(**ARRAYS)
+    for name in ("a.npz", "a.safetensors"):
+        save_data(tmp_path / name, data)
+        assert load_data(tmp_path / name).digest() == data.digest()
+    others = [FixedData(**ARRAYS, num_actions=9)]
+    for name in FIELDS:
+        changed = ARRAYS[name].copy()
+        changed.flat[0] = not changed.flat[0]
+        others.append(FixedData(**ARRAYS | {name: changed}))
+    assert len({data.digest(), *(other.digest() for other in others)}) == 7
+
+
 def test_other_observations_become_vectors():
     frames = np.arange(24).reshape(2, 3, 4)
     data = FixedData(frames, [0, 1], [0, 0], frames, [0, 0])
@@ -280,7 +293,7 @@ def test_bombs_are_not_unpacked(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"has \d+ bytes, but claims to hold 50\d+"):
         load_data(path)
     monkeypatch.setattr(data_files, "MAX_RATIO", 10_000)
-    monkeypatch.setattr(data_files, "_memory", lambda: 2**26)
+    monkeypatch.setattr(data_files, "machine_memory", lambda: 2**26)
     with pytest.raises(ValueError, match="too much for this machine"):
         load_data(path)
     assert not read

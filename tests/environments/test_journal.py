@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from conqur.environments import Spec, Step, VectorEnvironment, journal, make
+from conqur.environments.atari import PREPROCESSING
 from conqur.environments.jax_env import HostedJax
 from conqur.environments.journal import Journal
 from conqur.runs import flatten
@@ -143,12 +144,18 @@ def test_a_reset_at_the_end_of_an_epoch_is_a_step_like_any_other_reset(monkeypat
     monkeypatch.setattr(journal, "EPOCH", 2)
     kept = Journal(Script(3), (0,))
     first = kept.begin()
-    *_, last = go_on(kept, actions_of(3, 3, 3))
+    actions = actions_of(4, 3, 3)
+    go_on(kept, actions[:2])
+    assert not kept.cut
+    (last,) = go_on(kept, actions[2:3])
+    assert kept.cut
     assert last.reset.all()
     for part in (last.terminal, last.game_over, last.reward):
         assert not part.any()
     assert last.frame.dtype == first.dtype
     assert not (last.frame == first).any()  # another episode, with another seed
+    go_on(kept, actions[3:])
+    assert not kept.cut
 
 
 def test_what_does_not_come_back_is_noticed_and_begins_anew():
@@ -186,6 +193,22 @@ def test_a_pending_new_beginning_survives_a_checkpoint():
     future = go_on(kept, actions[3:])
     assert future[0].reset.all()
     assert same(go_on(other, actions[3:]), future)
+
+
+def test_a_pending_new_beginning_is_forgotten_where_another_state_is_restored():
+    kept, other = Journal(Script(2), (0,)), Journal(Script(2), (0,))
+    kept.begin()
+    actions = actions_of(6, 2, 3)
+    go_on(kept, actions[:3])
+    state = through_a_file(kept.state())
+    other.begin()
+    assert not other.restore(state | {"checksum": state["checksum"] + 1})
+    assert other.restore(state)  # and not played from the middle of a reset
+    assert same(go_on(other, actions[3:]), go_on(kept, actions[3:]))
+
+
+def test_an_epoch_is_longer_than_any_game_of_atari():
+    assert all(made.max_frames / made.frame_skip < journal.EPOCH for made in PREPROCESSING.values())
 
 
 def seeds_of(num_envs, seeds, epochs=1):

@@ -22,6 +22,7 @@ def atari(preprocessing="dopamine", environment="ALE/Pong-v5"):
 def test_where_it_was_trained():
     place = arena([network(), network()])
     assert (place.name, place.is_atari, place.frame_skip) == ("CartPole-v1", False, 1)
+    assert place.preprocessing_name is None
     assert place.normalised(100.0) is None
     environment = place.make(3)
     assert (environment.num_envs, environment.spec.name) == (3, "CartPole-v1")
@@ -34,6 +35,7 @@ def test_atari_games_are_seen_as_in_training_and_played_by_the_papers_rules(name
     trained = PREPROCESSING[name]
     for same in ("picture", "frame_skip", "stack", "pad_with_first"):
         assert getattr(place.preprocessing, same) == getattr(trained, same), same
+    assert place.preprocessing_name == name
     assert place.preprocessing.sticky == 0.25
     assert place.preprocessing.life_loss is LifeLoss.IGNORED
     assert place.preprocessing.no_ops[1] == 30
@@ -42,8 +44,10 @@ def test_atari_games_are_seen_as_in_training_and_played_by_the_papers_rules(name
 
 
 def test_preprocessing_can_be_another():
-    other = arena([atari("dopamine")], preprocessing="sb3").preprocessing
-    assert other.picture == PREPROCESSING["sb3"].picture != PREPROCESSING["dopamine"].picture
+    place = arena([atari("dopamine"), atari("cleanrl")], preprocessing="sb3")
+    assert place.preprocessing_name == "sb3"
+    picture = place.preprocessing.picture
+    assert picture == PREPROCESSING["sb3"].picture != PREPROCESSING["dopamine"].picture
 
 
 def test_scores_of_games_are_compared_with_those_of_people():
@@ -57,6 +61,7 @@ def test_scores_of_games_are_compared_with_those_of_people():
     [
         ([network(), network(actions=3)], {}, "are not all of the same architecture"),
         ([network(), network("Acrobot-v1")], {}, "several environments: name one with --env"),
+        ([atari("sb3"), atari()], {}, "preprocessings dopamine, sb3: evaluate them apart"),
         ([network()], {"sticky": 0.25}, "are for Atari games, and CartPole-v1 is none"),
         ([network()], {"preprocessing": "sb3"}, "are for Atari games, and CartPole-v1 is none"),
         ([atari()], {"preprocessing": "mine"}, "there is no preprocessing 'mine'"),

@@ -1,6 +1,7 @@
 """Reports of training runs: means, intervals and coordinates by hand, and files that do not fit."""
 
 import json
+import os
 import re
 from xml.etree import ElementTree
 
@@ -12,6 +13,13 @@ from conqur.report import learning, learning_curves, study
 from conqur.report.study import Curve, Kind
 
 DQN, PENALISED = Kind("dqn", 0.0), Kind("dqn", 0.5)
+PLAYED = {
+    "environment": "CartPole-v1",
+    "epsilon": 0.001,
+    "sticky": None,
+    "preprocessing": None,
+    "seed": 0,
+}
 
 
 def curve(steps, returns, episodes=None, kind=DQN, seed=0):
@@ -41,19 +49,19 @@ def write_run(path, members, *, environment="CartPole-v1", algorithm="dqn", step
     return path
 
 
-def write_evaluation(path, means, *, sticky=None, epsilon=0.001, step=200, episodes=3):
+def write_evaluation(path, means, *, step=200, episodes=3, finished=True, **played):
     """What `conqur evaluate --json` prints; `means` by (λ, seed)."""
     networks = [
         {
             "network": {"algorithm": "dqn", "penalty_weight": weight, "seed": seed, "step": step},
             "mean": mean,
             "episodes": [mean] * episodes,
-            "finished": True,
+            "finished": finished,
         }
         for (weight, seed), mean in means.items()
     ]
     body = networks[0] if len(networks) == 1 else {"networks": networks}
-    path.write_text(json.dumps({"epsilon": epsilon, "sticky": sticky, **body}))
+    path.write_text(json.dumps(PLAYED | played | body))
     return path
 
 
@@ -89,8 +97,7 @@ def test_lines_are_means_over_seeds_as_far_as_all_of_them_go():
     np.testing.assert_array_equal(line.steps, [2, 3])
     np.testing.assert_array_equal(line.mean, [4, 6])
     np.testing.assert_array_equal(line.seeds, [[2, 4], [6, 8]])
-    low, high = statistics.bootstrap_interval([2, 6], resamples=2000)
-    assert (line.low[0], line.high[0]) == (low, high)
+    assert (line.low[0], line.high[0]) == statistics.student_interval([2, 6])
     assert np.isnan(alone.low).all()
 
 
@@ -110,18 +117,19 @@ def test_table_by_hand(run, tmp_path):
     written = learning.table(study.read_study([run], [file]))
     assert "# CartPole-v1, 200 steps" in written
     assert "## Evaluation: 3 episodes of each network, ε = 0.001\n" in written
-    assert "| DQN, λ = 0 | 2 | 15 | 10 to 20 | 0: 10, 1: 20 |" in written
-    assert "| DQN, λ = 0.5 | 2 | 20 | 13 to 27 | 0: 13, 1: 27 |" in written
-    # Differences 3 and 7.
-    assert "| DQN, λ = 0.5 | 2 | +5 | 3 to 7 | 2 of 2 |" in written
-    # And while training: 3 and 7 against 6 and 9, that is +3 and +2.
-    assert "| DQN, λ = 0.5 | 2 | +2.5 | 2 to 3 | 2 of 2 |" in written
+    # Standard errors 5 and 7, and 12.706 is the table's t for one degree of freedom.
+    assert "| DQN, λ = 0 | 2 | 15 | −48.53 to 78.53 | 0: 10, 1: 20 |" in written
+    assert "| DQN, λ = 0.5 | 2 | 20 | −68.94 to 109 | 0: 13, 1: 27 |" in written
+    # Welch's degrees of freedom: (25 + 49)² / (25² + 49²) = 1.8096, for which t is 4.7668.
+    assert "| DQN, λ = 0.5 | +5 | −36.01 to 46.01 |" in written
+    # And while training: 3 and 7 against 6 and 9.
+    assert "| DQN, λ = 0.5 | +2.5 | " in written
 
 
-def test_only_seeds_that_both_have_are_compared(tmp_path):
-    run = write_run(tmp_path / "run", {(0.0, 0): (0, 1), (0.0, 1): (0, 50), (0.5, 0): (0, 4)})
+def test_kinds_are_compared_whatever_their_seeds(tmp_path):
+    run = write_run(tmp_path / "run", {(0.0, 0): (0, 1), (0.0, 1): (0, 50), (0.5, 7): (0, 4)})
     written = learning.table(study.read_study([run]))
-    assert "| DQN, λ = 0.5 | 1 | +3 | – | 1 of 1 |" in written
+    assert "| DQN, λ = 0.5 | −21.5 | – |" in written
 
 
 def test_runs_and_evaluations_come_in_parts(run, tmp_path):
@@ -150,6 +158,33 @@ def test_runs_and_evaluations_come_in_parts(run, tmp_path):
     assert "# CartPole-v1, 150 to 200 steps" in learning.table(read)
 
 
+def test_scores_of_another_manner_are_never_put_together(run, tmp_path):
+    manners = {
+        "ε = 0.001": {},
+        "ε = 0.05": {"epsilon": 0.05},
+        "ε = 0.001, sticky actions 0.25": {"sticky": 0.25},
+        "ε = 0.001, preprocessing sb3": {"preprocessing": "sb3"},
+        "ε = 0.001, seed 5": {"seed": 5},
+        "some broken off, ε = 0.5": {"epsilon": 0.5, "finished": False},
+    }
+    files = [
+        write_evaluation(tmp_path / f"{i}.json", {(0.0, 0): i}, **manner)
+        for i, manner in enumerate(manners.values())
+    ]
+    assert study.read_study([run], files).evaluations == tuple(
+        (f"Evaluation: 3 episodes of each network, {words}", {DQN: {0: i}})
+        for i, words in enumerate(manners)
+    )
+
+
+def test_what_learned_from_data_may_be_played_anywhere(tmp_path):
+    run = write_run(tmp_path / "run", {(0.0, 0): (None, None)}, environment="played.npz")
+    file = write_evaluation(tmp_path / "a.json", {(0.0, 0): 4})
+    ((heading, scores),) = study.read_study([run], [file]).evaluations
+    assert heading == "Evaluation in CartPole-v1: 3 episodes of each network, ε = 0.001"
+    assert scores == {DQN: {0: 4}}
+
+
 def test_command_writes_data_figure_and_table(run, tmp_path, capsys):
     file = write_evaluation(tmp_path / "evaluation.json", {(0.5, 1): 4})
     folder = tmp_path / "results" / "cartpole"
@@ -168,11 +203,28 @@ def test_command_writes_data_figure_and_table(run, tmp_path, capsys):
     assert str(tmp_path) not in (folder / "results.json").read_text()
 
 
+def test_results_that_cannot_be_written_leave_the_old_ones(run, tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "results"
+    learning.main([str(run), "--output", str(folder)])
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", fail)
+    more = write_run(tmp_path / "more", {(0.0, 2): (0, 2)})
+    with pytest.raises(SystemExit):
+        learning.main([str(run), str(more), "--output", str(folder)])
+    assert "disk full" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
 def test_files_that_do_not_fit_are_refused_in_one_sentence(run, tmp_path, capsys):
     other = write_run(tmp_path / "other", {(0.0, 0): (0, 1)}, environment="Acrobot-v1")
     twin = write_run(tmp_path / "twin", {(0.0, 1): (0, 1)})
     early = write_evaluation(tmp_path / "early.json", {(0.0, 0): 1}, step=100)
     stranger = write_evaluation(tmp_path / "stranger.json", {(0.0, 7): 1})
+    elsewhere = write_evaluation(tmp_path / "b.json", {(0.0, 0): 1}, environment="Acrobot-v1")
     once = write_evaluation(tmp_path / "once.json", {(0.0, 0): 1})
     (tmp_path / "words.json").write_text("none")
     (tmp_path / "empty").mkdir()
@@ -180,12 +232,13 @@ def test_files_that_do_not_fit_are_refused_in_one_sentence(run, tmp_path, capsys
     for runs, files, message in (
         ([run, other], [], "the runs are on Acrobot-v1, CartPole-v1"),
         ([run, twin], [], "DQN, λ = 0, seed 1 is in more than one of the runs"),
-        ([tmp_path / "empty"], [], "there is no .*config.json"),
+        ([tmp_path / "empty"], [], "empty: config.json is missing"),
         ([silent], [], "silent has no log yet"),
         ([run], [early], "at step 100, but its run has come further"),
         ([run], [stranger], "seed 7, which is in none of the runs"),
+        ([run], [elsewhere], "scores in Acrobot-v1, but the runs are on CartPole-v1"),
         ([run], [once, once], "seed 0, which another has too"),
-        ([run], [tmp_path / "words.json"], "words.json holds no JSON"),
+        ([run], [tmp_path / "words.json"], "words.json is not JSON"),
         ([run], [run / "config.json"], "is not what `conqur evaluate --json` prints"),
     ):
         chosen = ["--evaluation", *map(str, files)] if files else []

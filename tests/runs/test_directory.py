@@ -19,7 +19,8 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.record_writer import masked_crc32c
 
 import conqur
-from conqur.runs import RunDirectory, RunError, check_same_config, manifest
+from conqur.runs import RunDirectory, RunError, manifest
+from conqur.runs.manifest import check_same_config
 
 CONFIG = {"environment": "ALE/Pong-v5", "learning_rate": 0.00025, "seeds": [1, 2], "steps": 100}
 

@@ -318,6 +318,21 @@ def test_leftovers_are_removed_and_other_files_are_left_alone(run_folder):
     assert {path.name for path in folder.iterdir()} == before | {"notes.txt"}
 
 
+def test_files_of_a_killed_process_are_removed(run_folder, tmp_path):
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    for folder in (run_folder, begun):
+        for name in ("config.json", "manifest.json"):
+            (folder / f"{name}.{'1a' * 8}.partial").write_bytes(b"part")
+    (run_folder / "networks" / f"best.safetensors.{'2b' * 8}.partial").write_bytes(b"part")
+    (run_folder / "notes.partial").write_bytes(b"of somebody else")
+    RunDirectory.create(begun, {}).close()
+    assert toy_run.check_folder(run_folder) == 9
+    left = [path.name for path in tmp_path.rglob("*.partial")]
+    left += [path.name for path in run_folder.rglob("*.partial")]
+    assert set(left) == {"notes.partial"}
+
+
 def test_an_unreadable_disk_is_no_damage(run_folder, monkeypatch):
     """What cannot be read now may be readable again: nothing may be given up for it."""
 

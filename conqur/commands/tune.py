@@ -1,0 +1,311 @@
+"""`conqur tune`: search for a better last layer of a trained network."""
+
+import contextlib
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from conqur.commands.support import Flag, UsageError, as_typed, named_as_typed, option, warn
+
+if TYPE_CHECKING:
+    from conqur.pretrained import Pretrained
+    from conqur.search.config import TuneConfig
+    from conqur.tuning import Found, Tuning
+
+SETTINGS = (
+    *("search", "levels", "transitions", "updates", "batch_size", "nodes", "splitting_factor"),
+    *("expanded", "pool", "dive_levels", "calibration", "penalty_weight", "over_actions"),
+    *("margin", "buffer", "pairs", "children", "perturbation", "temperature", "boltzmann_every"),
+    *("target_every", "units", "learning_rate", "refit", "proximal", "data", "discount"),
+    *("epsilon", "scoring", "rollout_episodes", "evaluate_every", "evaluation_episodes"),
+    *("final_episodes", "num_envs", "seed"),
+)
+"""Settings of a run that have an option of the same name."""
+
+OPTIONS = {name: "--" + name.replace("_", "-") for name in SETTINGS} | {
+    "environment": "--env",
+    "approximator": "--whole-network",
+    "backtracking": "--no-backtracking",
+    "adapt_temperature": "--fixed-temperature",
+    "checkpoint": "CHECKPOINT",
+}
+"""What is typed for a setting."""
+
+Word = Annotated[str | None, option("NAME")]
+Whole = Annotated[int | None, option("INT")]
+Number = Annotated[float | None, option("FLOAT")]
+
+
+@dataclass(frozen=True)
+class Tune:
+    """Search for a better last layer of a trained network: ConQUR's beam search (Algorithm 2).
+
+    Many copies of the last layer are trained side by side on features that the frozen rest of the
+    network computes once per state. Each has its own action assignments behind its labels, and is
+    kept to them by the consistency penalty; the best are expanded, others are come back to. At the
+    end nodes play against the checkpoint on common fresh starts, and networks/best.safetensors in
+    the run's folder is the best one, or the checkpoint itself if none is better beyond chance.
+
+    What no option says is as in --preset. A run that was stopped or killed goes on with
+    `conqur tune --resume --run-dir DIR`. Ctrl-C and SIGTERM save first.
+
+    Examples:
+      conqur tune runs/MinAtar-Breakout-dqn/networks/weight-0-seed-0.safetensors
+      conqur tune pong.safetensors --preset paper-16 --penalty-weight 1
+      conqur tune pong.safetensors --preset paper-16 --search independent
+      conqur tune --env CartPole-v1 --whole-network --levels 50
+    """
+
+    checkpoint: Annotated[tyro.conf.Positional[Path | None], option("CHECKPOINT", "none")] = None
+    """The network to tune: a file that `conqur train` wrote."""
+    env: Annotated[str | None, option("ID", "what the network was trained on")] = None
+    """The environment, or a data set (.npz, .safetensors, minari:NAME)."""
+    preset: Annotated[
+        Literal["quick", "tuned", "paper-16", "paper-8"] | None, option("NAME", "quick")
+    ] = None
+    """quick (minutes on two cores), tuned, paper-16 or paper-8 (the paper's tables)."""
+    levels: Whole = None
+    """T: how many batches are collected and learned from."""
+    transitions: Whole = None
+    """In a level's batch."""
+    updates: Whole = None
+    """Gradient steps in a level."""
+    nodes: Whole = None
+    """F: the most nodes that are trained in a level."""
+    splitting_factor: Whole = None
+    """c: children of an expanded node."""
+    expanded: Whole = None
+    """l: nodes that are expanded."""
+    pool: Whole = None
+    """m: the most leaves that are kept."""
+    dive_levels: Whole = None
+    """d: levels between expansions."""
+    search: Annotated[
+        Literal["beam", "best-first", "depth-first", "local", "independent"] | None, option("NAME")
+    ] = None
+    """beam is Algorithm 2; independent is the paper's multi-DQN (set --penalty-weight 0)."""
+    penalty_weight: Annotated[float | None, option("λ")] = None
+    """Weight of the consistency penalty."""
+    children: Annotated[Literal["boltzmann", "strict", "random"] | None, option("NAME")] = None
+    """How expansions differ: sampled assignments, or random perturbations (the control)."""
+    scoring: Word = None
+    """loss, training-loss, bellman, label, initial-label or rollouts."""
+    units: Annotated[Literal["q", "gap"] | None, option("{q,gap}")] = None
+    """Of learning rate, margin and temperature: as they are, or in action gaps."""
+    learning_rate: Number = None
+    """Step size of RMSProp."""
+    temperature: Number = None
+    """τ of the Boltzmann assignments."""
+    fixed_temperature: Flag = False
+    """Do not adapt τ to each state."""
+    margin: Number = None
+    """Hinge margin of the penalty."""
+    over_actions: Annotated[Literal["mean", "sum"] | None, option("{mean,sum}")] = None
+    """How a pair's penalty is taken over actions."""
+    buffer: Word = None
+    """Choices that are penalised: all, window:LEVELS, decay:RATE, subsample:P, widening:P."""
+    pairs: Whole = None
+    """Of the consistency buffer in a gradient step."""
+    batch_size: Whole = None
+    """Transitions in a gradient step."""
+    data: Annotated[Literal["newest", "replay"] | None, option("{newest,replay}")] = None
+    """Learn from the newest batch, or from all so far."""
+    refit: Annotated[Literal["sgd", "lbfgs"] | None, option("{sgd,lbfgs}")] = None
+    """lbfgs: --updates quasi-Newton steps on the whole batch."""
+    proximal: Number = None
+    """Weight of a term that holds heads near the checkpoint's."""
+    perturbation: Number = None
+    """Of random children: change of Q-values, in action gaps."""
+    boltzmann_every: Whole = None
+    """Levels; then dives sample, too."""
+    target_every: Whole = None
+    """Levels between copies to the target regressors."""
+    calibration: Number = None
+    """How much of the frontier's progress is credited to leaves that wait."""
+    no_backtracking: Flag = False
+    """Forget leaves that left the frontier."""
+    discount: Number = None
+    """What a reward is worth one step later."""
+    epsilon: Number = None
+    """Exploration while collecting."""
+    rollout_episodes: Whole = None
+    """Of every node in a level, with --scoring rollouts."""
+    evaluate_every: Whole = None
+    """Levels between evaluations of the frontier."""
+    evaluation_episodes: Whole = None
+    """Of every node in an evaluation; 0: none."""
+    final_episodes: Whole = None
+    """With which the chosen node is compared to the checkpoint."""
+    num_envs: Whole = None
+    """Environments stepped together."""
+    whole_network: Flag = False
+    """Search over whole networks, not last layers; without CHECKPOINT, from scratch."""
+    seed: Whole = None
+    """Of everything random."""
+    run_dir: Annotated[Path | None, option("DIR", "runs/tune-ENV")] = None
+    """The run's folder."""
+    resume: Flag = False
+    """Go on with the run in --run-dir."""
+    save_every: Annotated[float, option("SECONDS", "120")] = 120.0
+    """Time between checkpoints; when they are taken has no influence on results."""
+    json: Flag = False
+    """Show no progress, and print what was found as one JSON object."""
+
+    def run(self, command: str) -> None:
+        """Tune, and say what came of it."""
+        if not self.save_every > 0:
+            raise UsageError(f"--save-every must be above 0 seconds, got {self.save_every:g}")
+        folder, found = self._go_on(command) if self.resume else self._start(command)
+        self._report(folder, found)
+        if found.stopped_by is not None:
+            raise SystemExit(128 + found.stopped_by)
+
+    def _start(self, command: str) -> tuple[Path, "Found"]:
+        from conqur.pretrained import to_bytes
+        from conqur.runs import RunDirectory
+
+        with named_as_typed(OPTIONS):
+            network = self._network()
+            config = self._config(network)
+        with _tuning(config, network) as tuning:  # before anything is written: it may refuse
+            folder = self.run_dir or _free_folder(config)
+            try:
+                created = RunDirectory.create(
+                    folder, config.to_json(), seeds=(config.seed,), command=command, warn=warn
+                )
+            except OSError as error:
+                raise UsageError(f"--run-dir {folder} cannot be made: {error.strerror}") from error
+            with created as run:
+                run.write_network("checkpoint.safetensors", to_bytes(network))
+                return folder, self._search(tuning, run, None)
+
+    def _go_on(self, command: str) -> tuple[Path, "Found"]:
+        from conqur.pretrained import load
+        from conqur.runs import RunDirectory, RunError
+        from conqur.search.config import TuneConfig
+        from conqur.tuning import digest
+
+        if self.run_dir is None:
+            raise UsageError("--resume needs --run-dir: which run is to go on?")
+        if self.preset is not None:
+            raise UsageError("leave out --preset with --resume: the run has its settings")
+        with RunDirectory.open(self.run_dir, warn=warn) as run:
+            with named_as_typed(OPTIONS):
+                config = TuneConfig.from_json(run.config | self._given())
+            network = load(run.networks / "checkpoint.safetensors")
+            if digest(network) != config.checkpoint:
+                raise RunError(f"{run.networks / 'checkpoint.safetensors'} is not the run's own")
+            with _tuning(config, network) as tuning:
+                try:
+                    checkpoint = run.resume(config.to_json(), command=command)
+                except RunError as error:
+                    raise RunError(as_typed(str(error), OPTIONS)) from None
+                return self.run_dir, self._search(tuning, run, checkpoint)
+
+    def _search(self, tuning: "Tuning", run: Any, checkpoint: Any) -> "Found":
+        from conqur.search.display import display
+        from conqur.tuning import run_tuning
+
+        with display(tuning.config.levels, quiet=self.json) as shown:
+            return run_tuning(
+                tuning,
+                run,
+                checkpoint,
+                warn=warn,
+                show=shown.level,
+                announce=shown.announce,
+                save_every=self.save_every,
+            )
+
+    def _network(self) -> "Pretrained":
+        from conqur.pretrained import find_networks, load
+        from conqur.tuning import fresh_network
+
+        if self.checkpoint is None:
+            if not (self.whole_network and self.env):
+                raise UsageError(
+                    "name a CHECKPOINT to tune, or --whole-network and --env to start from scratch"
+                )
+            return fresh_network(self.env, self.seed or 0)
+        found = find_networks(self.checkpoint)
+        if len(found) > 1:
+            raise UsageError(
+                f"{self.checkpoint} holds {len(found)} networks; name one of them, such as "
+                f"{found[0]}"
+            )
+        return load(found[0])
+
+    def _given(self) -> dict[str, Any]:
+        """The settings that were given."""
+        given = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
+        given |= {"environment": self.env} if self.env else {}
+        given |= {"approximator": "network"} if self.whole_network else {}
+        given |= {"backtracking": False} if self.no_backtracking else {}
+        given |= {"adapt_temperature": False} if self.fixed_temperature else {}
+        return given
+
+    def _config(self, network: "Pretrained") -> "TuneConfig":
+        from conqur.search.config import tune_config
+        from conqur.tuning import digest
+
+        basis = {
+            "environment": network.environment,
+            "preprocessing": network.preprocessing,
+            "checkpoint": digest(network),
+        }
+        return tune_config(self.preset or "quick", **basis | self._given())
+
+    def _report(self, folder: Path, found: "Found") -> None:
+        if self.json:
+            about = {"finished": found.summary is not None, "level": found.level}
+            print(json.dumps(about | {"run_dir": str(folder)} | (found.summary or {})))
+        out = sys.stderr if self.json else sys.stdout
+        if found.summary is None:
+            resume = shlex.join(["conqur", "tune", "--resume", "--run-dir", str(folder)])
+            print(
+                f"Stopped after level {found.level}; all is saved. Go on with: {resume}", file=out
+            )
+            return
+        print(_verdict(found.summary), file=out)
+        print(f"Network: {folder / 'networks' / 'best.safetensors'}", file=out)
+
+
+def _verdict(summary: dict[str, Any]) -> str:
+    """What came of it, in words."""
+    if "chosen" not in summary:
+        node = summary["chosen_by_score"]["node"]
+        return f"Nothing was played; node {node} has the best score."
+    chosen, checkpoint = summary["chosen"], summary["checkpoint"]
+    low, high = chosen["gain_interval"]
+    compared = (
+        f"On {chosen['episodes']} fresh starts the checkpoint scores {checkpoint['mean']:.2f} and "
+        f"node {chosen['node']} {chosen['mean']:.2f}: {chosen['gain']:+.2f} ({low:+.2f} to "
+        f"{high:+.2f})."
+    )
+    if summary["handed_back"] == "checkpoint":
+        return f"{compared} That may be chance: the checkpoint itself is handed back."
+    return f"{compared} Node {chosen['node']} is handed back."
+
+
+@contextlib.contextmanager
+def _tuning(config: "TuneConfig", network: "Pretrained") -> Iterator["Tuning"]:
+    from conqur.tuning import Tuning
+
+    with named_as_typed(OPTIONS):
+        tuning = Tuning(config, network)
+    with contextlib.closing(tuning):
+        yield tuning
+
+
+def _free_folder(config: "TuneConfig") -> Path:
+    stem = re.sub(r"[^\w.-]+", "-", f"tune-{config.environment}").strip("-")
+    names = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
+    return next(path for path in (Path("runs") / name for name in names) if not path.exists())

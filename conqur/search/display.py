@@ -1,0 +1,119 @@
+"""What people see of a search: the level, the frontier's scores, how fast it goes."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from conqur.search.node import Tree, top
+
+SHOWN = 8
+"""The most nodes in the table."""
+EVERY = 5.0
+"""Seconds between lines where there is no terminal."""
+
+
+class Display:
+    """Shows nothing."""
+
+    def level(self, tree: Tree, found: dict[str, Any]) -> None:
+        """A level is done."""
+
+    def announce(self, words: str) -> None:
+        """Something else is going on."""
+
+
+class Lines(Display):
+    """A line now and then."""
+
+    def __init__(self, console: Console, levels: int) -> None:
+        self._console, self._levels = console, levels
+        self._last = -EVERY
+
+    def level(self, tree: Tree, found: dict[str, Any]) -> None:
+        """Say how far it is."""
+        self.announce(f"level {tree.level} of {self._levels}: {_words(tree, found)}")
+
+    def announce(self, words: str) -> None:
+        """Say what is going on."""
+        now = time.monotonic()
+        if now - self._last >= EVERY:
+            self._last = now
+            self._console.print(words, soft_wrap=True, highlight=False)
+
+
+class Screen(Display):
+    """A bar, and below it the frontier's best nodes."""
+
+    def __init__(self, live: Live, levels: int) -> None:
+        self._live = live
+        self._progress = Progress(
+            TextColumn("level"),
+            MofNCompleteColumn(),
+            BarColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}"),
+        )
+        self._task = self._progress.add_task("starting", total=levels)
+        self._table: Any = ""
+        self._draw()
+
+    def level(self, tree: Tree, found: dict[str, Any]) -> None:
+        """Draw anew."""
+        self._progress.update(self._task, completed=tree.level, description=_gist(found))
+        self._table = frontier_table(tree)
+        self._draw()
+
+    def announce(self, words: str) -> None:
+        """Say what is going on beside the bar."""
+        self._progress.update(self._task, description=words)
+        self._draw()
+
+    def _draw(self) -> None:
+        self._live.update(Group(self._progress, self._table))
+
+
+@contextlib.contextmanager
+def display(levels: int, *, quiet: bool) -> Iterator[Display]:
+    """What a search of so many levels is shown with: a screen, lines or nothing, on stderr."""
+    console = Console(stderr=True)
+    if quiet:
+        yield Display()
+    elif not console.is_terminal:
+        yield Lines(console, levels)
+    else:
+        with Live(console=console, refresh_per_second=4) as live:
+            yield Screen(live, levels)
+
+
+def frontier_table(tree: Tree) -> Table:
+    """The frontier's best nodes."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("node", "parent", "labels", "score", "Bellman", "penalty"):
+        table.add_column(column, justify="right")
+    nodes = top(tree.frontier, SHOWN)
+    for node in nodes:
+        numbers = (f"{value:.5g}" for value in (node.score, node.bellman, node.penalty))
+        table.add_row(str(node.id), str(node.parent), node.assigned_how, *numbers)
+    rest = len(tree.frontier) - len(nodes)
+    if rest or len(tree.pool) > len(tree.frontier):
+        waiting = len(tree.pool) - len(tree.frontier)
+        table.add_row("", "", f"{rest} more, {waiting} wait", "", "", "")
+    return table
+
+
+def _words(tree: Tree, found: dict[str, Any]) -> str:
+    best = top(tree.frontier, 1)[0]
+    return f"{len(tree.frontier)} nodes, best score {best.score:.5g}, {_gist(found)}"
+
+
+def _gist(found: dict[str, Any]) -> str:
+    return (
+        f"action gap {found['gap']:.3g}, churn {found['churn']:.1%}, "
+        f"greedy labels {found['greedy']:.0%}"
+    )

@@ -1,0 +1,386 @@
+"""The world of the searches: collected batches, and nodes whose regressors are trained on them."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, UInt8
+
+from conqur.consistency import ConsistencyBuffer, Population
+from conqur.environments.interface import Transitions
+from conqur.runs import flatten
+from conqur.search.algorithms import World
+from conqur.search.approximator import Approximator
+from conqur.search.collecting import Batch, Collector, DataCollector
+from conqur.search.node import Birth, Kind, Node, Tree
+from conqur.search.refining import (
+    NO_ACTION,
+    Assignment,
+    Regression,
+    Scores,
+    Weights,
+    action_gap,
+    assign,
+    axes_of,
+    begin,
+    labels_of,
+    predict,
+    refine,
+)
+from conqur.search.saving import pick
+
+ASSIGN, REFINE, PERTURB = range(3)
+"""What a random number is for."""
+
+SCORES: dict[str, Callable[[Any, float], Any]] = {
+    "loss": lambda s, penalty_weight: s.bellman + penalty_weight * s.penalty,
+    "training-loss": lambda s, _: s.training_loss,
+    "bellman": lambda s, _: s.bellman,
+    "label": lambda s, _: -s.label,
+    "initial-label": lambda s, _: -s.initial_label,
+}
+"""How nodes are compared without playing. Lower is better."""
+
+Sampler = Callable[[Sequence[Birth], Any], UInt8[np.ndarray, "N n"]]
+"""Assignments of children on a batch, worked out by the host."""
+
+
+@dataclass(frozen=True)
+class Growing:
+    """How children come about.
+
+    Attributes:
+        children: "boltzmann", or "random": perturbed copies of their parents with max labels.
+        boltzmann_every: levels; then dives sample their assignments, too.
+        target_every: levels between copies of θ to the target θ⁻.
+        temperature: τ.
+        adapt_temperature: as in the paper.
+        perturbation: how much noise "random" children get: the standard deviation of the change
+            in Q-values, in units of the action gap.
+        scoring: a name in `SCORES`, or "rollouts".
+    """
+
+    children: str
+    boltzmann_every: int
+    target_every: int
+    temperature: float
+    adapt_temperature: bool
+    perturbation: float
+    scoring: str
+
+
+class Grower(World):
+    """Collects data and trains nodes, all of a level at once.
+
+    Nodes are padded to one width, so that there is one program, and what a node becomes does not
+    depend on how many others there are.
+
+    Attributes:
+        found: what the last level's nodes were like, by name, for the log.
+    """
+
+    def __init__(
+        self,
+        approximator: Approximator,
+        theta: Any,
+        collector: Collector | DataCollector,
+        *,
+        growing: Growing,
+        regression: Regression,
+        population: Population,
+        kept_levels: int,
+        transitions: int,
+        width: int,
+        seed: int,
+        half_precision: bool = True,
+        sampler: Sampler | None = None,
+        rollouts: Callable[[Sequence[Any], int], Sequence[float]] | None = None,
+    ) -> None:
+        """Grow a tree.
+
+        Args:
+            approximator: shared by all nodes.
+            theta: θ₀, the root's regressor.
+            collector: of batches.
+            growing: how children come about.
+            regression: how they are trained.
+            population: of the consistency buffers.
+            kept_levels: how many batches' choices the buffers hold.
+            transitions: n, in a batch.
+            width: the most nodes in a level.
+            seed: of everything random.
+            half_precision: keep the buffers' features in half the precision.
+            sampler: of assignments, instead of the Boltzmann distribution.
+            rollouts: from regressors and a level to what each scored more than θ₀, for scoring by
+                rollouts.
+        """
+        self._approximator, self._theta = approximator, theta
+        self._collector = collector
+        self._growing, self._regression = growing, regression
+        self._width, self._key = width, jax.random.key(seed)
+        self._sampler, self._rollouts = sampler, rollouts
+        self._places: list[Int[np.ndarray, " n"]] = []
+        self._resident: tuple[int, ...] = ()
+        self._buffer = self._empty_buffer(kept_levels * transitions, population, half_precision)
+        self.found: dict[str, Any] = {}
+
+    def roots(self, count: int = 1) -> tuple[Node, ...]:
+        """Nodes with θ₀."""
+        weights = jax.device_get(begin(self._theta))
+        nan = math.nan
+        return tuple(
+            Node(i, None, -1, Kind.ROOT, "", nan, nan, nan, nan, nan, weights, ())
+            for i in range(count)
+        )
+
+    def collect(self, node: Node, level: int) -> Batch:
+        """D_k."""
+        return self._collector.collect(node.weights.theta)
+
+    def train(self, births: Sequence[Birth], tree: Tree, data: Batch) -> tuple[Node, ...]:
+        """The children, trained on D_k."""
+        if len(births) > self._width:
+            raise ValueError(f"{len(births)} nodes in a level, but there is room for {self._width}")
+        level, growing = tree.level, self._growing
+        padded = [*births, *[births[0]] * (self._width - len(births))]
+        ids = np.array([tree.next_id + i for i in range(self._width)], np.int32)
+        key = jax.random.fold_in(self._key, level)
+
+        weights = stack(self._approximator, [birth.parent.weights for birth in padded])
+        if level % growing.target_every == 0:
+            weights = weights._replace(target=weights.theta)
+        weights = self._perturbed(weights, padded, key, ids, data.transitions)
+        assignment, hows = self._assigned(weights, padded, key, ids, level, data.transitions)
+        self._commit(padded, data.transitions, assignment)
+        self._resident = tuple(int(i) for i in ids[: len(births)])
+        weights, scores = refine(
+            self._approximator,
+            weights,
+            self._theta,
+            data.transitions,
+            data.initial,
+            assignment,
+            self._buffer,
+            jax.random.fold_in(key, REFINE),
+            jnp.asarray(ids),
+            self._regression,
+        )
+        after = unstack(self._approximator, jax.device_get(weights), len(births))
+        scores, assigned = jax.device_get((scores, assignment.assigned))
+        values = self._values(scores, after, level)
+        self.found = _found(scores, jax.device_get(assignment), len(births)) | {
+            "returns": list(data.returns),
+            "steps": data.steps,
+        }
+        return tuple(
+            _child(births[i], int(ids[i]), level, hows[i], values[i], scores, i, after[i], row)
+            for i, row in enumerate(assigned[: len(births)])
+        )
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What `restore` needs beside the rows of `levels`, as arrays."""
+        places = np.stack(self._places) if self._places else np.zeros((0, 0), np.int32)
+        return {"places": places.astype(np.int32)} | {
+            f"collector/{name}": array for name, array in flatten(self._collector.state()).items()
+        }
+
+    def levels(self, first: int, stop: int) -> dict[str, np.ndarray]:
+        """What the levels from `first` to before `stop` left in the buffers, [K, ...]."""
+        places = np.stack(self._places[first:stop])
+        kept = places < self._buffer.capacity
+        rows = np.asarray(self._buffer.successors[np.where(kept, places, 0)])
+        kept = kept.reshape(kept.shape + (1,) * (rows.ndim - 2))
+        return {"successors": np.where(kept, rows, np.zeros_like(rows))}
+
+    def restore(self, state: dict[str, np.ndarray], levels: dict[str, np.ndarray]) -> bool:
+        """Go back; whether the environments came along.
+
+        Args:
+            state: as `state` gave it.
+            levels: the newest levels' rows in a ring, level k at k modulo its length.
+        """
+        buffer, count = self._buffer, len(state["places"])
+        self._places = list(state["places"])
+        for level, places in enumerate(self._places):
+            # Levels that are no longer in the ring are overwritten by those that are.
+            successors = levels["successors"][level % len(levels["successors"])]
+            nothing = np.zeros((len(places), self._width), np.uint8)
+            out = jnp.asarray(places >= buffer.capacity)
+            buffer = _added(buffer, (jnp.asarray(successors), nothing, out))
+        assert int(buffer.batches) == count
+        self._buffer, self._resident = buffer, ()
+        return self._collector.restore(pick(state, "collector/"))
+
+    def close(self) -> None:
+        """Release the environments."""
+        self._collector.close()
+
+    def _perturbed(
+        self, weights: Weights, births: Sequence[Birth], key: Any, ids: Any, batch: Transitions
+    ) -> Weights:
+        if self._growing.children != "random":
+            return weights
+        # The first child of a node is its parent itself.
+        moved = jnp.array([b.kind is Kind.EXPANSION and b.sibling > 0 for b in births])
+        scale = jnp.where(moved, self._growing.perturbation, 0.0)
+        keys = _keys(jax.random.fold_in(key, PERTURB), ids)
+        return _perturb(self._approximator, weights, keys, scale, batch.states)
+
+    def _assigned(
+        self,
+        weights: Weights,
+        births: Sequence[Birth],
+        key: Any,
+        ids: Any,
+        level: int,
+        batch: Transitions,
+    ) -> tuple[Assignment, list[str]]:
+        growing, discount = self._growing, self._regression.discount
+        due = level % growing.boltzmann_every == 0
+        draws = [
+            growing.children == "boltzmann" and (due or birth.kind is Kind.EXPANSION)
+            for birth in births
+        ]
+        if self._sampler is not None and any(b.kind is Kind.EXPANSION for b in births):
+            given = jnp.asarray(self._sampler(births, batch))
+            hows = ["sampled"] * len(births)
+            return labels_of(self._approximator, weights, batch, given, discount=discount), hows
+        assignment = assign(
+            self._approximator,
+            weights,
+            batch,
+            _keys(jax.random.fold_in(key, ASSIGN), ids),
+            jnp.array(draws) if any(draws) else None,
+            temperature=growing.temperature,
+            adapt=growing.adapt_temperature,
+            gap_units=self._regression.gap_units,
+            discount=discount,
+        )
+        return assignment, ["boltzmann" if drawn else "max" for drawn in draws]
+
+    def _commit(self, births: Sequence[Birth], batch: Transitions, assignment: Assignment) -> None:
+        """Add the assignments to the buffers of the nodes' lineages."""
+        parents = [birth.parent for birth in births]
+        alive = self._resident + (self._resident[:1] * (self._width - len(self._resident)))
+        if tuple(parent.id for parent in parents) != alive:
+            self._buffer = eqx.tree_at(
+                lambda buffer: buffer.assigned, self._buffer, self._columns(parents)
+            )
+        self._places.append(np.asarray(self._buffer.places(batch.terminal)))
+        self._buffer = _added(
+            self._buffer, (batch.successors, assignment.assigned.T, batch.terminal)
+        )
+
+    def _columns(self, nodes: Sequence[Node]) -> UInt8[Array, "C N"]:
+        """The nodes' assignments, where the buffer has the states they belong to."""
+        capacity = self._buffer.capacity
+        columns = np.full((capacity, len(nodes)), NO_ACTION, np.uint8)
+        for i, node in enumerate(nodes):
+            history = (*node.history, *[None] * (len(self._places) - len(node.history)))
+            for places, assigned in zip(self._places, history, strict=True):
+                kept = places < capacity
+                columns[places[kept], i] = NO_ACTION if assigned is None else assigned[kept]
+        return jnp.asarray(columns)
+
+    def _values(self, scores: Scores, weights: list[Weights], level: int) -> list[float]:
+        if self._rollouts is not None and self._growing.scoring == "rollouts":
+            gains = self._rollouts([one.theta for one in weights], level)
+            return [-float(gain) for gain in gains]
+        by_name = SCORES[self._growing.scoring]
+        return [float(v) for v in by_name(scores, self._regression.penalty_weight)]
+
+    def _empty_buffer(
+        self, capacity: int, population: Population, half_precision: bool
+    ) -> ConsistencyBuffer:
+        example = self._collector.example
+        dtype = example.dtype
+        if half_precision and jnp.issubdtype(dtype, jnp.floating):
+            dtype = jnp.float16
+        return ConsistencyBuffer.empty(
+            capacity,
+            jax.ShapeDtypeStruct(example.shape, dtype),  # type: ignore[no-untyped-call]
+            population=population,
+            action_dtype=jnp.uint8,
+            nodes=(self._width,),
+        )
+
+
+def stack(approximator: Approximator, weights: Sequence[Weights]) -> Weights:
+    """Many nodes' weights as one."""
+    axes = axes_of(approximator, weights[0].theta)
+    return jax.tree.map(lambda axis, *leaves: np.stack(leaves, axis), axes, *weights)
+
+
+def unstack(approximator: Approximator, stacked: Weights, count: int) -> list[Weights]:
+    """The inverse of `stack`."""
+    axes = axes_of(approximator, stacked.theta)
+    return [
+        jax.tree.map(lambda axis, leaf, i=i: np.take(leaf, i, axis), axes, stacked)
+        for i in range(count)
+    ]
+
+
+@eqx.filter_jit(donate="all")
+def _added(buffer: ConsistencyBuffer, given: Any) -> ConsistencyBuffer:
+    successors, assigned, terminal = given
+    return buffer.add(successors, assigned, terminal=terminal)
+
+
+@eqx.filter_jit
+def _keys(key: Any, ids: Any) -> Any:
+    """A key for each node, whatever its place is."""
+    return jax.vmap(jax.random.fold_in, (None, 0))(key, ids)
+
+
+@eqx.filter_jit
+def _perturb(
+    approximator: Approximator, weights: Weights, keys: Any, scale: Any, states: Any
+) -> Weights:
+    def one(theta: Any, key: Any, scale: Any) -> Any:
+        gap = action_gap(predict(approximator, theta, states))
+        return approximator.perturbed(key, theta, states, scale * gap)
+
+    axes = approximator.node_axes(weights.theta)
+    theta = jax.vmap(one, in_axes=(axes, 0, 0), out_axes=axes)(weights.theta, keys, scale)
+    return weights._replace(theta=theta)
+
+
+def _child(
+    birth: Birth,
+    number: int,
+    level: int,
+    how: str,
+    value: float,
+    scores: Scores,
+    i: int,
+    weights: Weights,
+    assigned: UInt8[np.ndarray, " n"],
+) -> Node:
+    parent = birth.parent
+    gap: tuple[None, ...] = (None,) * (level - len(parent.history))
+    expanded = birth.kind is Kind.EXPANSION
+    return Node(
+        id=number,
+        parent=parent.id,
+        level=level,
+        kind=birth.kind,
+        assigned_how=how,
+        score=value,
+        calibrated=value,
+        reference=parent.calibrated if expanded else parent.reference,
+        bellman=float(scores.bellman[i]),
+        penalty=float(scores.penalty[i]),
+        weights=weights,
+        history=(*parent.history, *gap, assigned),
+    )
+
+
+def _found(scores: Scores, assignment: Assignment, count: int) -> dict[str, Any]:
+    names = {**scores._asdict(), **assignment._asdict()}
+    del names["assigned"], names["labels"]
+    return {name: float(np.mean(values[:count])) for name, values in names.items()}

@@ -1,0 +1,156 @@
+"""Playing with nodes: all of them beside one another, on common starts, with one body pass a step.
+
+Returns spread far wider over starts than nodes differ, so nodes are only ever compared on the same
+starts, by the differences.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from conqur.environments.interface import VectorEnvironment
+from conqur.evaluation import Evaluation, evaluate
+from conqur.search.approximator import Approximator
+
+MOST_COPIES = 256
+"""Copies of the environment that are played at once."""
+
+
+class Policies(eqx.Module):
+    """K nodes as one function for `conqur.evaluation.evaluate`."""
+
+    approximator: Approximator
+    thetas: Any
+    """With an axis K."""
+
+    def __call__(self, observations: Array) -> Float[Array, "K E A"]:
+        """Q-values of observations [K, E, ...]: node k answers for [k]."""
+        policies, copies = observations.shape[:2]
+        rows = observations.reshape(policies * copies, *observations.shape[2:])
+        features = self.approximator.embed(rows)
+        features = features.reshape(policies, copies, *features.shape[1:])
+        axes = self.approximator.node_axes(self.thetas)
+        return jax.vmap(self.approximator.predict, (axes, 0))(self.thetas, features)
+
+
+class Rollouts:
+    """Plays episodes with any number of regressors.
+
+    Attributes:
+        frames: of the game, in all that was played so far.
+    """
+
+    def __init__(
+        self,
+        approximator: Approximator,
+        make: Callable[[int], VectorEnvironment],
+        *,
+        frame_skip: int,
+        epsilon: float = 0.001,
+    ) -> None:
+        """Play in an environment.
+
+        Args:
+            approximator: shared by all regressors.
+            make: so many copies of the environment.
+            frame_skip: frames of the game in a step.
+            epsilon: the probability of a random action.
+        """
+        self._approximator, self._make = approximator, make
+        self._frame_skip, self._epsilon = frame_skip, epsilon
+        self._environments: dict[int, VectorEnvironment] = {}
+        self.frames = 0
+
+    def play(
+        self,
+        thetas: Sequence[Any],
+        *,
+        episodes: int,
+        seed: int,
+        on_progress: Callable[[float], None] = lambda done: None,
+    ) -> list[Evaluation]:
+        """What each regressor scores, all on the same starts.
+
+        Args:
+            thetas: the regressors.
+            episodes: how many each plays.
+            seed: of the starts.
+            on_progress: told now and then how much is done, from 0 to 1.
+        """
+        copies = min(episodes, MOST_COPIES)
+        at_once = max(1, min(len(thetas), MOST_COPIES // copies))
+        environment = self._environment(at_once * copies)
+        found: list[Evaluation] = []
+        for first in range(0, len(thetas), at_once):
+            part = list(thetas[first : first + at_once])
+            padded = [*part, *[part[0]] * (at_once - len(part))]
+            axes = self._approximator.node_axes(part[0])
+            stacked = jax.tree.map(lambda axis, *leaves: np.stack(leaves, axis), axes, *padded)
+            part_of = _part_of(on_progress, first / len(thetas), at_once / len(thetas))
+            found += evaluate(
+                Policies(self._approximator, stacked),
+                environment,
+                policies=at_once,
+                episodes=episodes,
+                frame_skip=self._frame_skip,
+                epsilon=self._epsilon,
+                seed=seed,
+                on_progress=part_of,
+            )[: len(part)]
+        self.frames += sum(evaluation.frames for evaluation in found)
+        return found
+
+    def gains(self, root: Any, thetas: Sequence[Any], *, episodes: int, seed: int) -> list[float]:
+        """By how much each regressor scores more than the root on the same starts, on average."""
+        first, *others = self.play([root, *thetas], episodes=episodes, seed=seed)
+        return [other.mean - first.mean for other in others]
+
+    def best_of(
+        self, thetas: Sequence[Any], *, episodes: int, seed: int, budget: int | None = None
+    ) -> int:
+        """Which regressor is best, with few episodes: successive halving.
+
+        All play; the better half plays twice as many, on fresh starts, and so on until one is
+        left. Those that are out are not played again; scores are over all starts so far, which
+        those that are left have in common.
+
+        Args:
+            thetas: the regressors.
+            episodes: how many each plays in the first round.
+            seed: of the starts; every round has others.
+            budget: the most episodes of a regressor in a round.
+        """
+        alive = list(range(len(thetas)))
+        scores: list[list[float]] = [[] for _ in thetas]
+        turn = 0
+        while len(alive) > 1:
+            played = self.play([thetas[i] for i in alive], episodes=episodes, seed=seed + turn)
+            for i, evaluation in zip(alive, played, strict=True):
+                scores[i] += evaluation.scores
+            alive.sort(key=lambda i: (-float(np.mean(scores[i])), i))
+            alive = alive[: max(1, len(alive) // 2)]
+            episodes, turn = min(2 * episodes, budget or 2 * episodes), turn + 1
+        return alive[0]
+
+    def close(self) -> None:
+        """Release the environments."""
+        for environment in self._environments.values():
+            environment.close()
+
+    def _environment(self, copies: int) -> VectorEnvironment:
+        if copies not in self._environments:
+            for size in list(self._environments):  # one at a time: emulators take memory
+                self._environments.pop(size).close()
+            self._environments[copies] = self._make(copies)
+        return self._environments[copies]
+
+
+def _part_of(
+    on_progress: Callable[[float], None], begin: float, share: float
+) -> Callable[[float], None]:
+    """Progress of a part of all that is played."""
+    return lambda done: on_progress(min(1.0, begin + done * share))
