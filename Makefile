@@ -26,10 +26,12 @@ setup: $(VENV)/.ready
 
 $(VENV)/.ready: constraints.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("conqur needs Python 3.11 or later; set PYTHON=...")'
+	@echo "Setting up $(VENV)/: this takes a minute or two, and says nothing meanwhile."
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes -r constraints.txt
 	$(BIN)/python -m pip install --quiet $(EDITABLE) .
 	@touch $@
+	@echo "Done. To have conqur on the path: . $(BIN)/activate"
 
 run: setup
 	$(BIN)/conqur demo

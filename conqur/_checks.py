@@ -99,6 +99,14 @@ def count(name: str, value: Any, *, at_least: int = 1) -> int:
     return whole
 
 
+def short_count(name: str, value: Any, *, at_least: int = 1) -> int:
+    """As `count`, of what programs count in 32 bits."""
+    whole = count(name, value, at_least=at_least)
+    if whole >= 2**31:
+        raise ValueError(f"{name} must be below 2³¹, got {value}")
+    return whole
+
+
 def all_positive(name: str, array: Any) -> None:
     """Refuse entries that are not above zero, where they can be read."""
     entries = readable(array)

@@ -19,16 +19,17 @@ def is_partial(name: str) -> bool:
 
 
 @contextlib.contextmanager
-def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, durable: bool = False, follow: bool = True) -> Iterator[BinaryIO]:
     """Open a file that takes the place of `path` in the end, or leaves no trace.
 
     Until then it lies beside it, under the name `file.name`.
 
     Args:
-        path: what is written. Of a link, the file behind it; a file that is there keeps its mode.
+        path: what is written; a file that is there keeps its mode.
         durable: also after a power cut it is either as before or the whole new one.
+        follow: of a link, write the file behind it, not the link.
     """
-    target = path.resolve()
+    target = path.resolve() if follow else path
     partial = target.with_name(f"{target.name[:50]}.{secrets.token_hex(8)}{PARTIAL}")
     mode = _mode(target)
     with open(partial, "xb") as file:
@@ -58,10 +59,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def _mode(path: Path) -> int | None:
-    """The permissions of a file; None if it is not there yet."""
+    """The permissions of a file; None if it is not there yet, or a link."""
     try:
-        found = os.stat(path).st_mode
+        found = os.lstat(path).st_mode
     except FileNotFoundError:
+        return None
+    if stat.S_ISLNK(found):
         return None
     if not stat.S_ISREG(found):  # a device or a pipe is not to be replaced
         raise OSError(f"{path} is no regular file")

@@ -9,12 +9,14 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
-from itertools import groupby
+from fractions import Fraction
+from itertools import chain, groupby
 from typing import Any
 
 import tyro
 
 import conqur
+from conqur._messages import printable
 from conqur.commands import COMMANDS
 from conqur.commands.support import UsageError
 from conqur.runs.files import RunError
@@ -89,9 +91,39 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if debug:
             raise
-        print(f"conqur: {_one_line(str(error)) or type(error).__name__}", file=sys.stderr)
+        print(f"conqur: {printable(str(error)) or type(error).__name__}", file=sys.stderr)
         return 1
     return 0
+
+
+def whole_number(text: str) -> int:
+    """A whole number as people write it: 500000, 5e5, 500k or 0.5M."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(?:e\+?(\d{1,2})|([kM]))", text)
+    if match is not None:
+        zeros = int(match[2]) if match[2] else {"k": 3, "M": 6}[match[3]]
+        value = Fraction(match[1]) * 10**zeros
+        if value.denominator == 1:
+            return int(value)
+    return int(text)
+
+
+NUMBERS = tyro.constructors.ConstructorRegistry()
+"""How options are read where tyro is too strict."""
+
+
+@NUMBERS.primitive_rule
+def _whole_numbers(
+    info: tyro.constructors.PrimitiveTypeInfo,
+) -> tyro.constructors.PrimitiveConstructorSpec[int] | None:
+    if info.type is not int:
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=lambda words: whole_number(words[0]),
+        is_instance=lambda value: isinstance(value, int),
+        str_from_instance=lambda value: [str(value)],
+    )
 
 
 def _parse(arguments: Sequence[str]) -> Any:
@@ -113,6 +145,7 @@ def _parse(arguments: Sequence[str]) -> Any:
                 description="",
                 args=options,
                 config=(tyro.conf.FlagCreatePairsOff,),
+                registry=NUMBERS,
             )
     except SystemExit as stop:
         if not stop.code:
@@ -121,8 +154,14 @@ def _parse(arguments: Sequence[str]) -> Any:
         lines = [line.strip("│| ") for line in body]
         parts = groupby(lines, key=lambda line: not line.strip("─╰╯-+"))  # rules between them
         groups = [list(part) for is_rule, part in parts if not is_rule]
-        sentence = _one_line(" ".join(groups[0] if groups else body)).rstrip(".")
-        raise UsageError(f"{_plainly(sentence)} (see conqur {name} --help)") from None
+        sentence = _plainly(_one_line(" ".join(groups[0] if groups else body)).rstrip("."))
+        raise UsageError(f"{sentence}{_guess(groups)} (see conqur {name} --help)") from None
+
+
+def _guess(groups: Sequence[Sequence[str]]) -> str:
+    """The option that was meant, if tyro knows one."""
+    meant = re.search(r"Perhaps you meant.*?(--[a-z-]+)", " ".join(chain.from_iterable(groups)))
+    return f"; did you mean {meant[1]}?" if meant else ""
 
 
 def _plainly(sentence: str) -> str:

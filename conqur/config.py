@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from itertools import product
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from conqur import _checks
 from conqur.regressor import BODIES
@@ -77,11 +77,11 @@ class TrainConfig:
                     f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}"
                 )
         for name in ("steps", "num_envs", "batch_size", "replay_size", "update_every"):
-            _checks.count(name, getattr(self, name))
+            _checks.short_count(name, getattr(self, name))
         for name in ("target_every", "log_every"):
-            _checks.count(name, getattr(self, name))
+            _checks.short_count(name, getattr(self, name))
         for name in ("learning_starts", "epsilon_steps"):
-            _checks.count(name, getattr(self, name), at_least=0)
+            _checks.short_count(name, getattr(self, name), at_least=0)
         for name in ("learning_rate", "optimizer_epsilon", "anneal_halfway"):
             _checks.number(name, getattr(self, name), above=0)
         _checks.number("discount", self.discount, at_least=0, at_most=1)
@@ -90,8 +90,6 @@ class TrainConfig:
         self._check_sizes()
 
     def _check_sizes(self) -> None:
-        if self.steps >= 2**31:  # counted in 32 bits
-            raise ValueError(f"steps must be below 2³¹, got {self.steps}")
         for name in ("batch_size", "learning_starts"):
             if getattr(self, name) > self.replay_size:
                 raise ValueError(
@@ -115,9 +113,7 @@ class TrainConfig:
         for weight in self.penalty_weights:
             _checks.number("penalty_weights", weight, at_least=0)
         for seed in self.seeds:
-            _checks.count("seeds", seed, at_least=0)
-            if seed >= 2**31:
-                raise ValueError(f"seeds must be below 2³¹, got {seed}")
+            _checks.short_count("seeds", seed, at_least=0)
         if len(set(self.members)) < len(self.members):
             raise ValueError("penalty_weights and seeds must not repeat a value")
 
@@ -145,13 +141,26 @@ class TrainConfig:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "TrainConfig":
-        """The inverse of `to_json`."""
-        names = {field.name for field in fields(cls)}
-        if set(values) != names:
-            unknown = ", ".join(sorted(set(values) ^ names))
-            raise ValueError(f"settings of another version of conqur: they differ in {unknown}")
-        tuples = {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
-        return cls(**dict[str, Any](tuples))
+        """The inverse of `to_json`. The values may come from any file, and are not trusted."""
+        kinds = {field.name: field.type for field in fields(cls)}
+        try:
+            if set(values) != kinds.keys():
+                unknown = ", ".join(sorted(set(values) ^ kinds.keys()))
+                raise ValueError(f"settings of another version of conqur: they differ in {unknown}")
+            for name, kind in kinds.items():
+                if not _is_of(kind, values[name]):
+                    raise ValueError(f"{name} cannot be {str(values[name])[:50]!r}")
+            tuples = {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
+            return cls(**dict[str, Any](tuples))
+        except ValueError as error:
+            raise ValueError(f"config.json: {error}") from None
+
+
+def _is_of(kind: Any, value: Any) -> bool:
+    """Whether a value from a JSON file is of a field's type."""
+    if get_origin(kind) is tuple:
+        return isinstance(value, list) and all(_is_of(get_args(kind)[0], part) for part in value)
+    return type(value) in ((int, float) if kind is float else (kind,))
 
 
 CHOICES = {

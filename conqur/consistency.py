@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, Integer, Key
 from conqur import _checks
 
 
-def penalty(q_values: Any, assigned: Any, *, margin: float = 0.0, over_actions: str = "sum") -> Any:
+def penalty(q_values: Any, assigned: Any, *, margin: Any = 0.0, over_actions: str = "sum") -> Any:
     """The soft consistency penalty C_θ(s, σ(s)) = Σ_a' [Q_θ(s, a') − Q_θ(s, σ(s))]₊ of each state.
 
     It is zero where the assigned action is greedy. Arrays of NumPy, JAX or torch; the result is of

@@ -207,7 +207,7 @@ class Moments(NamedTuple):
     square: Any
 
 
-def centred_rmsprop(learning_rate: float, *, epsilon: float = 1e-5) -> optax.GradientTransformation:
+def centred_rmsprop(learning_rate: Any, *, epsilon: float = 1e-5) -> optax.GradientTransformation:
     """RMSProp as TF1 computes it: centred, decay 0.95, ε inside the root, mean square from one."""
     decay = 0.95
 

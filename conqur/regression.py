@@ -46,7 +46,7 @@ def penalised_loss(
     assigned: Any,
     *,
     penalty_weight: Any,
-    margin: float = 0.0,
+    margin: Any = 0.0,
     over_actions: str = "sum",
     huber: float | None = None,
     pair_weights: Any = None,

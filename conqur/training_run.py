@@ -158,7 +158,12 @@ def run_training(
     lap = time, last_save
     with (
         stop_requested() as stop,
-        progress(total * config.num_envs, start=time * config.num_envs, quiet=quiet) as shown,
+        progress(
+            total * config.num_envs,
+            start=time * config.num_envs,
+            learning_starts=0 if trainer.begun(0) else config.learning_starts,
+            quiet=quiet,
+        ) as shown,
     ):
         while time < total and not stop:
             row_due = _next_row(config, time)
@@ -182,6 +187,8 @@ def run_training(
                 saved, last_save = time, clock.monotonic()
         if time != saved:
             _save(config, trainer, run, members, time, saved)
+        elif not all((run.networks / _file_name(*member)).exists() for member in config.members):
+            _write_networks(config, trainer, run, members, time)  # somebody removed some
     return Outcome(time * config.num_envs, returns, stop.signal if time < total else None)
 
 
@@ -201,6 +208,14 @@ def _save(
             f"out of all bounds; {_last_good(saved * config.num_envs)}"
         )
     # The networks first: with its last checkpoint, a run is complete.
+    _write_networks(config, trainer, run, members, time)
+    save_state(run, trainer, members, time, step=time * config.num_envs)
+
+
+def _write_networks(
+    config: TrainConfig, trainer: Trainer, run: RunDirectory, members: Member, time: int
+) -> None:
+    theta = jax.device_get(members.agent.theta)
     for i, (weight, seed) in enumerate(config.members):
         network = Pretrained(
             jax.tree.map(lambda leaf, i=i: leaf[i], theta),
@@ -214,8 +229,7 @@ def _save(
                 "step": time * config.num_envs,
             },
         )
-        run.write_network(f"{member_name(weight, seed)}.safetensors", to_bytes(network))
-    save_state(run, trainer, members, time, step=time * config.num_envs)
+        run.write_network(_file_name(weight, seed), to_bytes(network))
 
 
 def member_name(penalty_weight: float, seed: int) -> str:
@@ -223,6 +237,10 @@ def member_name(penalty_weight: float, seed: int) -> str:
     short = f"{penalty_weight:g}"
     exact = short if float(short) == penalty_weight else repr(penalty_weight)
     return f"weight-{exact}-seed-{seed}"
+
+
+def _file_name(penalty_weight: float, seed: int) -> str:
+    return f"{member_name(penalty_weight, seed)}.safetensors"
 
 
 def _returns_so_far(config: TrainConfig, run: RunDirectory) -> list[float | None]:

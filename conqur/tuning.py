@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from conqur._programs import keep_programs
 from conqur.config import PRESETS as TRAIN_PRESETS
 from conqur.environments import load_data, make
 from conqur.environments.data import is_data
@@ -19,7 +20,7 @@ from conqur.environments.journal import Journal
 from conqur.evaluation import Evaluation
 from conqur.pretrained import Pretrained, to_bytes
 from conqur.pretrained.playing import Arena, arena
-from conqur.regressor import Architecture, initial_regressor
+from conqur.regressor import Architecture, Regressor, initial_regressor
 from conqur.runs import Checkpoint, RunDirectory, flatten, stop_requested, unflatten
 from conqur.search.algorithms import (
     beam_search,
@@ -29,14 +30,15 @@ from conqur.search.algorithms import (
     local_search,
 )
 from conqur.search.approximator import Approximator, LinearTuning, WholeNetwork
-from conqur.search.collecting import Collector, DataCollector
+from conqur.search.collecting import Batches, Collector, DataCollector
 from conqur.search.config import TuneConfig, population
 from conqur.search.growing import Grower, Growing
 from conqur.search.node import Node, Tree, top
 from conqur.search.refining import Regression
 from conqur.search.rollouts import Rollouts
 from conqur.search.saving import pick, tree_from_arrays, tree_to_arrays
-from conqur.statistics import paired_difference
+from conqur.search.strict import StrictSampler, check_size
+from conqur.statistics import student_interval
 from conqur.training_run import default_preset
 
 SAVE_EVERY = 120.0
@@ -78,6 +80,8 @@ class Tuning:
         regressor = network.regressor
         self.approximator: Approximator = WholeNetwork() if whole else LinearTuning(regressor.body)
         self.root = jax.device_get(regressor if whole else regressor.head)
+        if config.children == "strict":
+            _check_strict(config, regressor)
         self.place = None if is_data(network.environment) else arena([network], config_name(config))
         self.rollouts = _rollouts(self.approximator, self.place)
         self.grower = Grower(
@@ -99,6 +103,9 @@ class Tuning:
             transitions=config.transitions,
             width=config.nodes,
             seed=config.seed,
+            replayed_levels=config.levels if config.data == "replay" else 0,
+            half_precision=config.children != "strict",
+            sampler=StrictSampler(config.temperature) if config.children == "strict" else None,
             rollouts=self._gains if config.scoring == "rollouts" else None,
         )
 
@@ -187,13 +194,14 @@ def run_tuning(
         announce: told in words what is going on beside the levels.
         save_every: seconds between checkpoints.
     """
+    keep_programs()
     config = tuning.config
     tree = tuning.planted()
     records = Records({})
     if checkpoint is not None:
         tree = tree_from_arrays(checkpoint.arrays, tree.pool[0])
         records = _records_of(checkpoint.arrays, tuning.root)
-        levels = checkpoint.rings(min(_kept_levels(config), config.levels))
+        levels = checkpoint.rings(_saved_levels(config))
         if not tuning.grower.restore(pick(checkpoint.arrays, "world/"), levels):
             warn("the environments did not come back to where they were: new episodes begin")
     else:
@@ -328,7 +336,7 @@ def _rollouts(approximator: Approximator, place: Arena | None) -> Rollouts | Non
 
 def _collector(
     config: TuneConfig, network: Pretrained, approximator: Approximator, place: Arena | None
-) -> Collector | DataCollector:
+) -> Batches:
     if is_data(config.environment):
         data = load_data(config.environment)
         return DataCollector(
@@ -351,6 +359,13 @@ def _collector(
         clip_rewards=config.clip_rewards,
         seed=config.seed,
     )
+
+
+def _check_strict(config: TuneConfig, regressor: Regressor) -> None:
+    if config.approximator == "network":
+        raise ValueError("children strict is for a linear head: leave out --whole-network")
+    features, actions = regressor.head.weight.shape
+    check_size((features + 1) * actions, config.levels * config.transitions)
 
 
 def _frames_per_step(tuning: Tuning) -> int:
@@ -378,6 +393,10 @@ def _regression(config: TuneConfig) -> Regression:
 def _kept_levels(config: TuneConfig) -> int:
     kind, _, number = config.buffer.partition(":")
     return min(int(number), config.levels) if kind == "window" else config.levels
+
+
+def _saved_levels(config: TuneConfig) -> int:
+    return config.levels if config.data == "replay" else _kept_levels(config)
 
 
 def _record(node: Node) -> dict[str, Any]:
@@ -432,12 +451,12 @@ def _evaluate(
 
 def _against(evaluation: Evaluation, root: Evaluation) -> dict[str, Any]:
     """A node's scores, and by how much they are above the checkpoint's on the same starts."""
-    difference = paired_difference(evaluation.scores, root.scores)
+    gains = np.subtract(evaluation.scores, root.scores)
     return {
         "mean": evaluation.mean,
         "interval": [_number(bound) for bound in evaluation.interval],
-        "gain": difference.mean,
-        "gain_interval": [_number(bound) for bound in difference.interval],
+        "gain": float(gains.mean()),
+        "gain_interval": [_number(bound) for bound in student_interval(gains)],
         "checkpoint": root.mean,
         "episodes": len(evaluation.scores),
         "frames": evaluation.frames,
@@ -450,7 +469,7 @@ def _save(tuning: Tuning, run: RunDirectory, tree: Tree, records: Records, saved
         records.played_frames = tuning.rollouts.frames
     run.write_file(TREE, records.tree_lines(tree))
     run.write_file(EVALUATIONS, _lines(records.evaluations))
-    keep = min(_kept_levels(tuning.config), tuning.config.levels)
+    keep = _saved_levels(tuning.config)
     new = min(tree.level - run.saved_rows, keep)
     arrays = tree_to_arrays(tree)
     arrays |= {f"world/{name}": array for name, array in tuning.grower.state().items()}
@@ -494,7 +513,7 @@ def _finish(
         "environment": config.environment,
         "levels": tree.level,
         "frames": records.frames,
-        "chosen_by_score": {"node": by_score.id, "score": by_score.score},
+        "chosen_by_score": {"node": by_score.id, "score": _number(by_score.score)},
         "best_of_evaluations": records.champions[0][1] if records.champions else None,
     }
     chosen, number, level = by_score.weights.theta, by_score.id, by_score.level

@@ -7,6 +7,8 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -94,12 +96,13 @@ def test_help_teaches(capsys, command, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "name a command: train, evaluate, play, demo"),
+        ([], f"name a command: {', '.join(COMMANDS)} (see conqur --help)"),
         (["dmo"], "there is no command 'dmo'"),
         (["demo", "--sed", "3"], "--sed"),
         (["demo", "--seed", "x"], "--seed must be a whole number, got 'x' (see conqur demo"),
         (["demo", "--seed", "1.5"], "--seed must be a whole number, got '1.5'"),
         (["demo", "--seed"], "--seed needs a value"),
+        (["train", "x", "--penalty-weights", "1"], "1; did you mean --penalty-weight? (see conqur"),
         (["demo", "further"], "there is no option or further argument further"),
         (["play"], "CHECKPOINT is missing: A network file, or a run's folder"),
         (["train", "x", "--steps", "y"], "--steps must be a whole number, got 'y'"),
@@ -122,6 +125,23 @@ def test_wrong_use_is_one_sentence_and_status_2(arguments, words, capsys):
     assert captured.err.startswith("conqur: ")
     assert captured.err.count("\n") == 1
     assert words in captured.err
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("500000", 500_000), ("5e5", 500_000), ("5e+5", 500_000), ("1.5k", 1_500), ("0.5M", 500_000)],
+)
+def test_whole_numbers_as_people_write_them(written, meant):
+    assert cli._parse(["train", "x", "--steps", written]).steps == meant
+    assert cli._parse(["demo", "--seed", written]).seed == meant
+
+
+@pytest.mark.parametrize(
+    "written", ["1.5", "1e-1", "1.55e1", "k", "1m", "1e999999999", "inf", "M5"]
+)
+def test_what_is_no_whole_number_is_refused(written):
+    with pytest.raises(support.UsageError, match=r"^--steps must be a whole number, got '"):
+        cli._parse(["train", "x", "--steps", written])
 
 
 def test_a_failed_job_is_one_sentence_and_status_1(capsys, monkeypatch, tmp_path):
@@ -155,6 +175,39 @@ def test_an_interrupt_is_said(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("conqur.demo.experiment.run_demo", interrupt)
     assert cli.run(["demo", "--output", str(tmp_path / "page.html")]) == 130
     assert capsys.readouterr().err == "conqur: interrupted\n"
+
+
+INTERRUPTED = """
+import sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("jax", "numpy", "rich", "tyro"):
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+from {module} import {function}
+{function}()
+"""
+
+
+def test_an_interrupt_while_it_starts_is_said():
+    """As the installed program starts: Ctrl-C in the first import that takes its time."""
+    project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())
+    module, function = project["project"]["scripts"]["conqur"].split(":")
+    code = INTERRUPTED.format(module=module, function=function)
+    command = [sys.executable, "-c", code, "demo"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "conqur: interrupted\n")
+
+
+def test_errors_do_nothing_to_a_terminal(capsys, monkeypatch, tmp_path):
+    def fail(seed, announce):
+        raise OSError("\x1b]0;a title\x07 of\n\x9b2Jthe file [bold]")
+
+    monkeypatch.setattr("conqur.demo.experiment.run_demo", fail)
+    assert cli.run(["demo", "--output", str(tmp_path / "page.html")]) == 1
+    assert capsys.readouterr().err == "conqur: ]0;a title of 2Jthe file [bold]\n"
 
 
 def test_errors_speak_of_options():

@@ -93,11 +93,32 @@ def test_json_and_back(preset):
 
 def test_settings_of_other_versions_are_refused():
     values = make().to_json()
-    with pytest.raises(ValueError, match="they differ in momentum"):
+    with pytest.raises(ValueError, match=r"^config.json: .* they differ in momentum"):
         TrainConfig.from_json(values | {"momentum": 0.9})
     del values["loss"]
     with pytest.raises(ValueError, match="they differ in loss"):
         TrainConfig.from_json(values)
+
+
+RIGHT = {str: (str,), bool: (bool,), int: (int,), float: (int, float)}
+OTHER_TYPES = [
+    (name, value)
+    for name, kind in TrainConfig.__annotations__.items()
+    for value in (None, "0.5", True, 5, 0.5, ["x"], [[1]], {}, "x" * 999)
+    if type(value) not in RIGHT.get(kind, ())
+]
+
+
+@pytest.mark.parametrize(("name", "value"), OTHER_TYPES)
+def test_files_with_other_types_are_refused_in_a_sentence(name, value):
+    with pytest.raises(ValueError, match=rf"^config\.json: {name} cannot be ") as caught:
+        TrainConfig.from_json(make().to_json() | {name: value})
+    assert len(str(caught.value)) < 150
+
+
+def test_files_with_impossible_numbers_are_named():
+    with pytest.raises(ValueError, match=r"^config\.json: num_envs must be a whole number"):
+        TrainConfig.from_json(make().to_json() | {"num_envs": 0})
 
 
 def test_changes_that_are_none_keep_the_presets_value():
@@ -136,7 +157,6 @@ def test_presets_share_nothing_that_changes():
         ({"seeds": (-1,)}, "seeds must be a whole number of at least 0, got -1"),
         ({"seeds": (2**31,)}, "seeds must be below 2³¹, got 2147483648"),
         ({"num_envs": 6, "update_every": 4}, r"num_envs \(6\) must be a multiple .* \(4\)"),
-        ({"steps": 2**31}, "steps must be below 2³¹, got 2147483648"),
         ({"replay_size": 63, "learning_starts": 0, "batch_size": 64}, "batch_size .* at most"),
         ({"replay_size": 900, "learning_starts": 901}, r"learning_starts \(901\) must be at most"),
         ({"replay_size": 998, "learning_starts": 0, "num_envs": 333, "update_every": 333},
@@ -146,6 +166,11 @@ def test_presets_share_nothing_that_changes():
         ({name: 0}, f"{name} must be a whole number of at least 1, got 0")
         for name in ("steps", "num_envs", "batch_size", "replay_size", "update_every",
                      "target_every", "log_every")
+    ]
+    + [
+        ({name: 2**31}, f"{name} must be below 2³¹, got 2147483648")
+        for name in ("steps", "num_envs", "batch_size", "replay_size", "update_every",
+                     "target_every", "log_every", "learning_starts", "epsilon_steps")
     ]
     + [
         ({name: -1}, f"{name} must be a whole number of at least 0, got -1")

@@ -88,3 +88,13 @@ def test_only_regular_files_are_replaced(tmp_path):
         with pytest.raises(OSError, match="is no regular file"), replacing(path):
             pass
     assert names(tmp_path) == ["pipe"]
+
+
+def test_links_that_are_not_followed_are_replaced(tmp_path):
+    page, link = tmp_path / "page.html", tmp_path / "link.html"
+    page.write_text("old")
+    link.symlink_to(page)
+    with replacing(link, follow=False) as file:
+        file.write(b"new")
+    assert (page.read_text(), link.read_text()) == ("old", "new")
+    assert not link.is_symlink()

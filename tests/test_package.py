@@ -1,14 +1,18 @@
 """What the documents say about the package is true."""
 
+import fnmatch
 import importlib
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import conqur
+from conqur.dqn import Diagnostics
 from conqur.report.charts import number
 from conqur.statistics import difference
 
@@ -19,6 +23,15 @@ def test_every_public_name_is_there_and_documented():
     for module in (conqur, conqur.exact, conqur.tabular):
         for name in module.__all__:
             assert getattr(module, name).__doc__
+
+
+def test_names_are_imported_when_they_are_asked_for():
+    code = "import sys, conqur; assert not {'jax', 'numpy'} & set(sys.modules); "
+    code += "from conqur import *; assert penalty is conqur.penalty; assert exact.__all__"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert set(conqur.__all__) < set(dir(conqur))
+    with pytest.raises(AttributeError, match="module 'conqur' has no attribute 'importance'"):
+        conqur.importance  # noqa: B018
 
 
 def test_the_paper_map_names_only_what_exists():
@@ -70,6 +83,29 @@ def test_figures_in_the_readme_are_those_of_the_results():
     assert f"({grid['regression']:.2f} without it, {grid['penalised']:.2f} with it)" in text
     assert f"better than both ({grid['q_learning']:.2f})" in text
     assert f"best realizable value ({grid['best_realizable']:.2f})" in text
+
+
+def test_it_is_said_how_to_get_the_command():
+    steps = ["make", "--dry-run", "--always-make", "setup"]
+    said = subprocess.run(steps, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    first, last = re.findall(r"^echo .*$", said, re.MULTILINE)
+    assert "takes a minute" in first
+    assert ". .venv/bin/activate" in last
+    assert "\n. .venv/bin/activate " in (ROOT / "README.md").read_text()
+
+
+def test_what_the_commands_write_by_default_is_not_for_git():
+    patterns = (ROOT / ".gitignore").read_text().split()
+    for path in ("/conqur-demo.html", "/conqur-play.mp4", "/breakout.mp4", "/breakout.gif"):
+        assert any(fnmatch.fnmatch(path, pattern) for pattern in patterns), path
+    assert "/runs/" in patterns
+
+
+def test_the_readme_explains_columns_that_are_in_the_log():
+    explained = re.search(r"Beside returns.*?\n\n", (ROOT / "README.md").read_text(), re.DOTALL)[0]
+    names = set(re.findall(r"`(\w+)`", explained))
+    assert names == {"action_gap", "churn", "inconsistent", "penalty"}
+    assert names < set(Diagnostics._fields)
 
 
 def scores(name, weight, played=""):

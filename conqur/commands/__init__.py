@@ -3,6 +3,7 @@
 from typing import Any
 
 from conqur.commands.demo import Demo
+from conqur.commands.diagnose import Diagnose
 from conqur.commands.evaluate import Evaluate
 from conqur.commands.play import Play
 from conqur.commands.train import Train
@@ -11,6 +12,7 @@ from conqur.commands.tune import Tune
 COMMANDS: dict[str, Any] = {
     "train": Train,
     "tune": Tune,
+    "diagnose": Diagnose,
     "evaluate": Evaluate,
     "play": Play,
     "demo": Demo,

@@ -1,6 +1,9 @@
 """`conqur evaluate`."""
 
 import json
+import math
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,8 +11,9 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from conqur.commands.support import Flag, announcer, named_as_typed, option
+from conqur.commands.support import Flag, announcer, named_as_typed, network_name, option
 
 COPIES = 16
 """Copies of the environment for each network, unless there are fewer episodes."""
@@ -28,6 +32,11 @@ class Evaluate:
     the same starts). Play is ε-greedy with ε = 0.001 and scores are those of the game. Atari games
     begin with up to 30 no-ops, end after 108,000 frames at the latest and have no sticky actions
     unless --sticky says so.
+
+    The table's intervals are over episodes: how well a network's own score is known. Where a run
+    has several seeds, a second table has the mean of each λ over its seeds, with intervals over
+    seeds, and its lead over λ = 0. `python -m conqur.report.learning RUN --evaluation FILE --output
+    DIR` draws learning curves beside that; FILE is what --json prints.
 
     Examples:
       conqur evaluate runs/CartPole-v1-dqn --episodes 100
@@ -66,7 +75,7 @@ class Evaluate:
 
         for name in ("episodes", "frames"):
             if getattr(self, name) is not None:
-                _checks.count(name, getattr(self, name))
+                _checks.short_count(name, getattr(self, name))
         networks = [load(path) for path in find_networks(self.checkpoint)]
         place = arena(networks, self.env, sticky=self.sticky, preprocessing=self.preprocessing)
         episodes, frames = self.episodes, self.frames
@@ -105,28 +114,40 @@ class Evaluate:
             }
             print(json.dumps(about | (rows[0] if len(rows) == 1 else {"networks": rows})))
         else:
-            Console().print(_table(place.name, rows))
+            self._show(place.name, rows)
+
+    def _show(self, name: str, rows: list[dict[str, Any]]) -> None:
+        from conqur.runs.layout import LOG
+
+        console = Console()
+        console.print(_table(name, rows))
+        by_weight = _by_weight(rows)
+        if any(len(means) > 1 for means in by_weight.values()):
+            console.print(_seeds_table(by_weight))
+        if (self.checkpoint / LOG).is_file():
+            report = ["python", "-m", "conqur.report.learning", str(self.checkpoint)]
+            console.print(
+                f"Learning curves: {shlex.join(report)} --evaluation FILE --output DIR, where FILE "
+                "is what --json prints",
+                soft_wrap=True,
+                highlight=False,
+                markup=False,
+            )
 
 
 def _table(name: str, rows: list[dict[str, Any]]) -> Table:
     table = Table(title=f"Scores in {name}", title_justify="left")
     table.add_column("network")
     human = any(row["human_normalised"] is not None for row in rows)
-    for column in ("episodes", "mean", "95 % interval", "median", *["human"] * human):
+    interval = "95 % interval over episodes"
+    for column in ("episodes", "mean", interval, "median", *["human"] * human):
         table.add_column(column, justify="right")
     for row in rows:
-        bounds = [f"{bound:.2f}" for bound in row["interval"] if bound is not None]
-        about = row["network"]
-        label = ", ".join(
-            f"{word} {_short(about[key])}"
-            for word, key in (("λ", "penalty_weight"), ("seed", "seed"))
-            if key in about
-        )
-        cells = [
-            label or "network",
+        cells: list[str | Text] = [
+            Text(network_name(row["network"])),  # of a file: no markup
             str(len(row["episodes"])) + ("" if row["finished"] else " (some broken off)"),
             f"{row['mean']:.2f}",
-            " to ".join(bounds) or "–",
+            _interval(row["interval"]),
             f"{row['median']:.2f}",
         ]
         if human:
@@ -135,5 +156,39 @@ def _table(name: str, rows: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _by_weight(rows: list[dict[str, Any]]) -> dict[float, list[float]]:
+    """The means of each λ, one for each seed; nothing where the networks are not such a grid."""
+    found: dict[float, dict[int, float]] = {}
+    for row in rows:
+        weight, seed = (row["network"].get(key) for key in ("penalty_weight", "seed"))
+        if not (isinstance(weight, float) and isinstance(seed, int)):  # what files say
+            return {}
+        found.setdefault(weight, {})[seed] = row["mean"]
+    algorithms = {str(row["network"].get("algorithm")) for row in rows}
+    if sum(map(len, found.values())) < len(rows) or len(algorithms) > 1:
+        return {}
+    return {weight: list(means.values()) for weight, means in found.items()}
+
+
+def _seeds_table(by_weight: dict[float, list[float]]) -> Table:
+    """Every λ over its seeds, and against λ = 0."""
+    from conqur.statistics import difference, student_interval
+
+    table = Table(title="Over seeds", title_justify="left")
+    plain = by_weight.get(0.0)
+    lead = ["lead over λ 0", "its 95 % interval"] if plain and len(by_weight) > 1 else []
+    for column in ("λ", "seeds", "mean", "95 % interval over seeds", *lead):
+        table.add_column(column, justify="right")
+    for weight, means in sorted(by_weight.items()):
+        mean = sum(means) / len(means)
+        cells = [f"{weight:g}", str(len(means)), f"{mean:.2f}", _interval(student_interval(means))]
+        if plain and lead and weight:
+            ahead = difference(means, plain)
+            cells += [f"{ahead.mean:+.2f}", _interval(ahead.interval)]
+        table.add_row(*cells)
+    return table
+
+
+def _interval(bounds: Sequence[float | None]) -> str:
+    known = [f"{bound:.2f}" for bound in bounds if bound is not None and not math.isnan(bound)]
+    return " to ".join(known) or "–"

@@ -14,7 +14,9 @@ from conqur.commands.support import (
     announcer,
     check_writable,
     named_as_typed,
+    network_name,
     option,
+    say,
 )
 
 OPTIONS = {
@@ -28,8 +30,12 @@ OPTIONS = {
 class Play:
     """Record a video of a network at play, with its Q-values drawn beside the game.
 
+    Of a run's folder the first network plays. For another, name its file: they are called after
+    their penalty weight λ and seed.
+
     Examples:
       conqur play runs/MinAtar-Breakout-dqn --output breakout.gif
+      conqur play runs/MinAtar-Breakout-dqn/networks/weight-0.5-seed-3.safetensors
     """
 
     checkpoint: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="CHECKPOINT")]
@@ -71,9 +77,15 @@ class Play:
         _checks.count("fps", self.fps)
         _checks.number("epsilon", self.epsilon, at_least=0, at_most=1)
         _checks.count("seed", self.seed, at_least=0)
-        network = load(find_networks(self.checkpoint)[0])
+        paths = find_networks(self.checkpoint)
+        network = load(paths[0])
         place = arena([network], self.env, sticky=self.sticky, preprocessing=self.preprocessing)
         environment = place.make(1, render=True)
+        if len(paths) > 1:
+            say(
+                f"Filming {network_name(network.origin)}, the first of {len(paths)} networks; "
+                f"for another, name its file, such as {paths[-1]}"
+            )
         try:
             with announcer() as announce:
                 announce(f"playing {place.name}")
@@ -100,6 +112,7 @@ class Play:
                     {
                         "environment": place.name,
                         "finished": recording.finished,
+                        "network": network.origin,
                         "score": recording.score,
                         "steps": recording.steps,
                         "video": str(recording.path),

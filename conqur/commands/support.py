@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-from rich.console import Console
 
+from conqur._messages import printable, stderr_console
 from conqur._messages import warn as warn
 
 
@@ -54,15 +54,41 @@ def as_typed(text: str, options: Mapping[str, str]) -> str:
     )
 
 
+def say(line: str) -> None:
+    """Say in one line, on stderr, what is good to know."""
+    stderr_console().print(line, soft_wrap=True, highlight=False, markup=False)
+
+
 @contextlib.contextmanager
 def announcer() -> Iterator[Any]:
     """Says what is going on: a spinner on a terminal, lines elsewhere, both on stderr."""
-    console = Console(stderr=True)
+    console = stderr_console()
     if console.is_terminal:
         with console.status("starting") as status:
             yield status.update
     else:
-        yield lambda words: console.print(words, soft_wrap=True)
+        said: list[str] = []
+
+        def announce(words: str) -> None:
+            if said != [words]:
+                said[:] = [words]
+                console.print(words, soft_wrap=True)
+
+        yield announce
+
+
+def network_name(about: Mapping[str, Any]) -> str:
+    """What a network is called among those of its run: its λ and seed, where they are known.
+
+    Args:
+        about: where it came from, see `conqur.pretrained.Pretrained`.
+    """
+    parts = (
+        f"{word} {about[key]:g}" if isinstance(about[key], float) else f"{word} {about[key]}"
+        for word, key in (("λ", "penalty_weight"), ("seed", "seed"))
+        if key in about
+    )
+    return printable(", ".join(parts)) or "network"
 
 
 def check_writable(option: str, path: Path) -> None:

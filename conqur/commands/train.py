@@ -2,18 +2,17 @@
 
 import contextlib
 import json
-import re
 import shlex
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from conqur.commands.support import Flag, UsageError, as_typed, named_as_typed, option, warn
+from conqur.commands.starting import free_folder, header, other_folder
+from conqur.commands.support import Flag, UsageError, as_typed, named_as_typed, option, say, warn
 
 if TYPE_CHECKING:
     from conqur.config import TrainConfig
@@ -47,16 +46,42 @@ class Train:
     (CartPole-v1), jax:module:attribute for an environment written in JAX, or a data set (.npz,
     .safetensors, minari:NAME). All seeds and penalty weights train together, each network with
     environments and a replay of its own; on MinAtar and other JAX environments the whole run is
-    one compiled program. What no option says is as in --preset.
+    one compiled program.
 
     The run's folder holds its settings, log, checkpoints and networks. A run that was stopped or
     killed goes on with `conqur train --resume --run-dir DIR` and ends exactly as if it had not
-    been. Ctrl-C and SIGTERM save first.
+    been. Ctrl-C and SIGTERM save first. Progress shows the mean return of the latest episodes and
+    the latest loss, both averaged over all networks; the log has them of each.
+
+    What no option says is as in --preset (with a data set: control with num-envs 64, update-every
+    1 and learning-starts 0). Of the preprocessings, dopamine is what Dopamine and TF-Agents train
+    with (sticky actions), conqur what the paper searches and evaluates with (no-op starts). Whole
+    numbers may be written as 500000, 5e5, 500k or 0.5M.
+
+    Presets            tf-agents, dopamine   nature     minatar   control
+      steps            50M                   50M        5M        500k
+      num-envs         64                    64         64        4
+      preprocessing    dopamine              nature     -         -
+      optimizer        rmsprop               rmsprop    adam      adam
+      learning-rate    0.00025               0.00025    0.00025   0.00025
+      loss             huber                 huber      huber     squared
+      discount         0.99                  0.99       0.99      0.99
+      batch-size       32                    32         32        128
+      replay-size      1M                    1M         100k      10k
+      learning-starts  20k                   50k        1k        10k
+      update-every     4                     4          4         8
+      target-every     2k                    10k        1k        64
+      epsilon-final    0.01                  0.1        0.01      0.05
+      epsilon-steps    250k                  1M         250k      240k
+      anneal-halfway   2e6                   2e6        2e6       2e4
+      log-every        50k                   50k        50k       5k
 
     Examples:
+      conqur train CartPole-v1 --steps 50k --run-dir runs/first-try
       conqur train CartPole-v1 --seeds 5
       conqur train MinAtar/Breakout --penalty-weight 0 0.5 --seeds 10
       conqur train ALE/Pong-v5 --algorithm ddqn --penalty-weight 0.5
+      conqur train --resume --run-dir runs/CartPole-v1-dqn --steps 1M
     """
 
     environment: Annotated[
@@ -77,7 +102,7 @@ class Train:
         Literal["tf-agents", "dopamine", "nature", "minatar", "control"] | None,
         option("NAME", "tf-agents for Atari, minatar for MinAtar, else control"),
     ] = None
-    """tf-agents, dopamine, nature, minatar or control."""
+    """tf-agents, dopamine (its network pads pictures), nature, minatar or control, see above."""
     run_dir: Annotated[Path | None, option("DIR", "runs/ENV-ALGORITHM")] = None
     """The run's folder."""
     resume: Flag = False
@@ -109,7 +134,7 @@ class Train:
     num_envs: Annotated[int | None, option("INT")] = None
     """Environments stepped together, for each network."""
     preprocessing: Annotated[str | None, option("NAME")] = None
-    """Of Atari games: conqur (the paper's), dopamine, nature, sb3, cleanrl or dqn_zoo."""
+    """Of Atari games: dopamine, conqur, nature, sb3, cleanrl or dqn_zoo, see above."""
     log_every: Annotated[int | None, option("INT")] = None
     """Steps between rows of the log."""
     save_every: Annotated[float, option("SECONDS", "300")] = 300.0
@@ -133,7 +158,8 @@ class Train:
         with named_as_typed(OPTIONS):
             config = self._config()
         with _trainer(config) as trainer:  # before anything is written: it may refuse
-            folder = self.run_dir or _free_folder(config)
+            free, before = free_folder(config)
+            folder = self.run_dir or free
             try:
                 created = RunDirectory.create(
                     folder,
@@ -145,8 +171,12 @@ class Train:
                 )
             except OSError as error:
                 raise UsageError(f"--run-dir {folder} cannot be made: {error.strerror}") from error
-            _warn_of_shortness(config)
             with created as run:
+                if not self.json:
+                    if self.run_dir is None and before is not None:
+                        say(other_folder(before, folder))
+                    say(header(config, f"preset {self._preset()[0]}", folder))
+                _warn_of_shortness(config)
                 outcome = run_training(config, trainer, run, None, warn=warn, **self._how_to_run())
         return folder, config, outcome
 
@@ -161,6 +191,7 @@ class Train:
         with RunDirectory.open(self.run_dir, warn=warn) as run:
             with named_as_typed(OPTIONS):
                 config = self._resumed(run.config)
+            self._check_going_on(config, run.last_step or 0)
             with _trainer(config) as trainer:
                 try:
                     checkpoint = run.resume(
@@ -171,6 +202,8 @@ class Train:
                     )
                 except RunError as error:
                     raise RunError(as_typed(str(error), OPTIONS)) from None
+                if not self.json:
+                    say(header(config, "settings of the run", self.run_dir))
                 outcome = run_training(
                     config, trainer, run, checkpoint, warn=warn, **self._how_to_run()
                 )
@@ -181,30 +214,54 @@ class Train:
 
     def _given(self) -> dict[str, Any]:
         """The settings that were given, and None for those that were not."""
+        from conqur.environments.atari import full_name
+        from conqur.environments.data import is_data
+
         given = {name: getattr(self, name) for name in SETTINGS}
+        if self.environment is not None and not is_data(self.environment):
+            given["environment"] = full_name(self.environment)
         first = None if self.seed is None and self.seeds is None else self.seed or 0
         given["seeds"] = None if first is None else tuple(range(first, first + (self.seeds or 1)))
         given["penalty_weights"] = self.penalty_weight or None
         return given
 
+    def _preset(self) -> tuple[str, dict[str, Any]]:
+        """The preset's name, and what its environment changes in it."""
+        from conqur.training_run import default_preset
+
+        name, changes = default_preset(self.environment or "")
+        return self.preset or name, changes
+
     def _config(self) -> "TrainConfig":
         from conqur.config import train_config
-        from conqur.training_run import default_preset
 
         if self.environment is None:
             raise UsageError("name what to learn: conqur train ENV (see conqur train --help)")
         self._check_seeds()
-        preset, changes = default_preset(self.environment)
+        preset, changes = self._preset()
         given = {name: value for name, value in self._given().items() if value is not None}
         basis = {"algorithm": "dqn", "penalty_weights": (0.0,), "seeds": (0,)}
-        return train_config(self.preset or preset, **basis | changes | given)
+        return train_config(preset, **basis | changes | given)
 
     def _resumed(self, saved: dict[str, Any]) -> "TrainConfig":
         from conqur.config import TrainConfig
 
         self._check_seeds()
         given = {name: value for name, value in self._given().items() if value is not None}
-        return TrainConfig.from_json(saved | given)
+        return replace(TrainConfig.from_json(saved), **given)
+
+    def _check_going_on(self, config: "TrainConfig", done: int) -> None:
+        """Refuse code that only the run's folder speaks of, and an end that lies behind."""
+        if self.environment is None and _is_code(config.environment):
+            raise UsageError(
+                f"the run is of {config.environment!r}, which is code to be loaded: if you trust "
+                "it, name it as in conqur train ENV --resume"
+            )
+        if done - config.num_envs >= config.steps:  # the last step is one of all environments
+            raise UsageError(
+                f"--steps {config.steps} is less than the {done} that the run has done: ask for "
+                "more, or name another --run-dir"
+            )
 
     def _check_seeds(self) -> None:
         """Refuse numbers of seeds before there are so many of them."""
@@ -233,7 +290,8 @@ class Train:
                 f"Next: {shlex.join(['conqur', 'evaluate', str(folder)])}"
             )
         else:
-            resume = shlex.join(["conqur", "train", "--resume", "--run-dir", str(folder)])
+            named = [config.environment] if _is_code(config.environment) else []
+            resume = shlex.join(["conqur", "train", *named, "--resume", "--run-dir", str(folder)])
             line = f"Stopped at step {outcome.step:,}; all is saved. Go on with: {resume}"
         print(line, file=sys.stderr if self.json else sys.stdout)
 
@@ -246,6 +304,13 @@ def _trainer(config: "TrainConfig") -> Iterator["Trainer"]:
         trainer = make_trainer(config)
     with contextlib.closing(trainer):
         yield trainer
+
+
+def _is_code(environment: str) -> bool:
+    """Whether something is imported for it that its name tells."""
+    from conqur.environments.data import is_data
+
+    return ":" in environment and not is_data(environment)
 
 
 def _warn_of_shortness(config: "TrainConfig") -> None:
@@ -261,9 +326,3 @@ def _warn_of_shortness(config: "TrainConfig") -> None:
             f"nothing will be logged: --steps ({config.steps}) ends before --log-every "
             f"({config.log_every})"
         )
-
-
-def _free_folder(config: "TrainConfig") -> Path:
-    stem = re.sub(r"[^\w.-]+", "-", f"{config.environment}-{config.algorithm}").strip("-")
-    names = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
-    return next(path for path in (Path("runs") / name for name in names) if not path.exists())

@@ -99,7 +99,7 @@ class Tune:
     scoring: Word = None
     """loss, training-loss, bellman, label, initial-label or rollouts."""
     units: Annotated[Literal["q", "gap"] | None, option("{q,gap}")] = None
-    """Of learning rate, margin and temperature: as they are, or in action gaps."""
+    """Of learning rate, margin, λ and temperature: as they are, or in action gaps."""
     learning_rate: Number = None
     """Step size of RMSProp."""
     temperature: Number = None

@@ -85,10 +85,9 @@ def _result_slots(example: Example) -> dict[str, str]:
 def _four_state_slots(example: Example) -> dict[str, str]:
     found = example.information_sets
     best = max(example.policies, key=lambda policy: example.policies[policy][1])
-    bars = [_bar(method) for method in example.methods]
     return _result_slots(example) | {
         "headline": report.bar_chart(
-            bars, title="The value each method reached", references=_references(example)
+            _bars(example), title="The value each method reached", references=_references(example)
         ),
         "best_policy": code(best),
         "policy_table": _policy_table(example),
@@ -138,7 +137,7 @@ def _grid_slots(example: Example) -> dict[str, str]:
         "worlds": "".join(world(mdp, name, policy) for name, policy in worlds),
         "grid_histogram": report.histogram(
             values,
-            [_bar(method) for method in example.methods],
+            _bars(example),
             title="The values of all realizable policies",
             unit="policies",
         ),
@@ -152,7 +151,7 @@ def _verdict(example: Example) -> str:
         if _is_best(method.value, example):
             above.append(escape(method.name))
         else:
-            below.append(f"{escape(method.name)} ({number(method.value)})")
+            below.append(f"{escape(method.name)} ({_value(method, example)})")
     parts = [
         (below, "end", "ends", "below the best realizable value"),
         (above, "reach", "reaches", "it" if below else "the best realizable value"),
@@ -260,8 +259,17 @@ def _references(example: Example) -> list[Reference]:
     ]
 
 
-def _bar(method: Method) -> Bar:
-    return Bar(capital(method.name), method.value, colour(method))
+def _bars(example: Example) -> list[Bar]:
+    return [
+        Bar(capital(method.name), method.value, colour(method), _value(method, example))
+        for method in example.methods
+    ]
+
+
+def _value(method: Method, example: Example) -> str:
+    """A method's value with as many decimals as the others' need."""
+    decimals = (number(other.value).partition(".")[2] for other in example.methods)
+    return f"{method.value:.{max(map(len, decimals))}f}".replace("-", "−")
 
 
 def _sub(letter: str, index: int) -> str:

@@ -98,13 +98,12 @@ def _plane(example: Example, view: _View, methods: Sequence[Method], extra: str 
         strength = 0.14 + 0.6 * _worth(example, rim[2]) / (example.best_realizable or 1.0)
         body.append(f'<polygon class="sector" points="{points}" fill-opacity="{strength:.2f}"/>')
     body += [_ways(example.methods, view), _cone_labels(example, view), extra]
-    for names, method in _grouped(methods):
+    names: list[_Name] = []
+    for name, method in _grouped(methods):
         x, y = view.pixel(method.theta)
-        anchor, dx = ("end", -9) if x > 160 else ("start", 9)
-        body.append(
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" style="fill:{colour(method)}"/>'
-            f"{words(x + dx, y + 4, names, anchor, 'halo name')}"
-        )
+        body.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" style="fill:{colour(method)}"/>')
+        names.append(_placed(x, y, name, names))
+    body += [words(name.x, name.y, name.text, name.anchor, "halo name") for name in names]
     low, high = view.centre - view.half, view.centre + view.half
     spans = (f"θ{i} from {number(low[k])} to {number(high[k])}" for k, i in enumerate("₁₂"))
     return (
@@ -112,6 +111,40 @@ def _plane(example: Example, view: _View, methods: Sequence[Method], extra: str 
         f'realizable policies"><svg width="320" height="320">{"".join(body)}</svg>'
         f"{words(160, 338, ', '.join(spans), 'middle')}</svg>"
     )
+
+
+class _Name(NamedTuple):
+    """A point's name, and where it is written."""
+
+    x: float
+    y: float
+    text: str
+    anchor: str
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """About from where to where it goes."""
+        width = 7.5 * len(self.text)
+        left = self.x - width * {"start": 0.0, "middle": 0.5, "end": 1.0}[self.anchor]
+        return left, left + width
+
+    def meets(self, other: "_Name") -> bool:
+        """Whether they are in each other's way."""
+        (left, right), (start, end) = self.span, other.span
+        return left < end and start < right and abs(self.y - other.y) < 15
+
+
+def _placed(x: float, y: float, text: str, others: Sequence[_Name]) -> _Name:
+    """The name of a point: beside it, or else below or above it, where no other name is."""
+    sides = [_Name(x - 9, y + 4, text, "end"), _Name(x + 9, y + 4, text, "start")]
+    if x <= 160:
+        sides.reverse()
+    around = [_Name(x, y + 20, text, "middle"), _Name(x, y - 12, text, "middle")]
+    for name in (*sides, *around):
+        inside = name.span[0] >= 0 and name.span[1] <= 320
+        if inside and not any(name.meets(other) for other in others):
+            return name
+    return sides[0]
 
 
 def _cone_labels(example: Example, view: _View) -> str:

@@ -163,8 +163,21 @@ def atari_game(name: str) -> str | None:
     if not certain:
         return None
     nearest = difflib.get_close_matches(asked, games, n=3, cutoff=0.5) or ["pong"]
-    hint = ", ".join(f"ALE/{games[game].title().replace('_', '')}-v5" for game in nearest)
+    hint = ", ".join(_title(games[game]) for game in nearest)
     raise ValueError(f"there is no Atari game {name!r} for one player; near it: {hint}")
+
+
+def full_name(name: str) -> str:
+    """`name`, or ALE/Game-v5 if it is that of an Atari game without a version."""
+    match = _NAME.fullmatch(name)
+    if match is None or match[4]:
+        return name
+    game = atari_game(name)
+    return name if game is None else _title(game)
+
+
+def _title(game: str) -> str:
+    return f"ALE/{game.title().replace('_', '')}-v5"
 
 
 def make_atari(

@@ -22,6 +22,9 @@ from conqur.environments.interface import Spec, Transitions
 SUFFIXES = (".npz", ".safetensors")
 """Of files with data."""
 
+MOST_ACTIONS = 100_000
+"""Data sets with more are not believed in."""
+
 
 def is_data(name: str) -> bool:
     """Whether a name is that of a data set that `load_data` reads, not of an environment.
@@ -89,6 +92,10 @@ class FixedData(eqx.Module):
             num_actions = highest + 1
         elif _checks.count("num_actions", num_actions) <= highest:
             raise ValueError(f"actions holds action {highest}, but num_actions is {num_actions}")
+        if num_actions > MOST_ACTIONS:
+            raise ValueError(
+                f"actions must be at most {MOST_ACTIONS:,}, but these are {num_actions:,}"
+            )
         rewards = _float32("rewards", _checks.real_array("rewards", rewards, ["n"]))
         _checks.shape("rewards", rewards, (count,))
         self.observations = jnp.asarray(observations)

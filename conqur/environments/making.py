@@ -43,8 +43,8 @@ def make(
             ("CartPole-v1", or "module:Id" to import a module first), or
             "jax:package.module:attribute" for an environment written in JAX.
         num_envs: N.
-        preprocessing: of Atari games: a name in `PREPROCESSING`, or your own; the paper's if not
-            given.
+        preprocessing: of Atari games: a name in `PREPROCESSING`, or your own; that of the paper's
+            evaluation if not given.
         render: make it so that `render` gives pictures.
     """
     _checks.count("num_envs", num_envs)

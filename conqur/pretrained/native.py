@@ -1,6 +1,8 @@
 """conqur's own files: safetensors whose header says what the network is and where it comes from."""
 
 import json
+import os
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -64,6 +66,8 @@ def load(path: str | Path) -> Pretrained:
     """
     path = Path(path)
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
+            raise OSError("it is no regular file")
         with safetensors.safe_open(path, framework="np") as file:
             about = _about(file.metadata())
             architecture = _architecture(about["architecture"])

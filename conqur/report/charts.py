@@ -27,12 +27,16 @@ class Series(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """One value with a name; `text` is written instead of the value if given."""
+    """One value with a name; `text` is written instead of the value if given.
+
+    Bar charts draw its `interval`, if it has one, as a line across the end of the bar.
+    """
 
     name: str
     value: Number
     colour: str = "var(--ink)"
     text: str | None = None
+    interval: tuple[Number, Number] | None = None
 
 
 class Reference(NamedTuple):
@@ -117,7 +121,8 @@ def bar_chart(
         high: where the tracks end at least.
     """
     row, head = 40, 18 * len(references)
-    high = max([high, *(bar.value for bar in bars), *(r.value for r in references)]) or 1.0
+    ends = [bar.interval[1] for bar in bars if bar.interval is not None]
+    high = max([high, *ends, *(bar.value for bar in bars), *(r.value for r in references)]) or 1.0
     height = head + row * len(bars)
     body = []
     for i, bar in enumerate(bars):
@@ -130,6 +135,9 @@ def bar_chart(
             f'<rect x="0" y="{top + 20}" width="{100 * bar.value / high:.4g}%" height="14" '
             f'style="fill:{escape(bar.colour)}"/>'
         )
+        if bar.interval is not None:
+            left, right = (f"{100 * max(0, end) / high:.4g}%" for end in bar.interval)
+            body.append(f'<line class="whisker" x1="{left}" x2="{right}" {_at(top + 27)}/>')
     for i, reference in enumerate(references):
         at = f"{100 * reference.value / high:.4g}%"
         anchor = "end" if reference.value > high / 2 else "start"

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +22,7 @@ import safetensors.numpy
 from conqur import _checks
 from conqur._files import PARTIAL
 from conqur.runs import rows
-from conqur.runs.files import Damaged, read_json, write_atomically
+from conqur.runs.files import Damaged, read_json, remove, write_atomically
 from conqur.runs.record import DATA_NAME, DataFile, LogPosition, Record
 
 _KEPT = 2
@@ -98,6 +99,7 @@ class Checkpoints:
         total_rows: int,
         keep_rows: int,
         log: LogPosition,
+        config: Mapping[str, Any],
     ) -> None:
         """Write a checkpoint; when this fails, the one before it is as it was."""
         self._check(step, arrays)
@@ -113,7 +115,7 @@ class Checkpoints:
                 data = rows.encode({name: np.asarray(part) for name, part in appended.items()})
                 segment = self._write(f"rows-{first:012d}", data)
                 segments.append(replace(segment, first=first, rows=count))
-            record = Record(step, state_file, tuple(segments), total_rows, log)
+            record = Record(step, state_file, tuple(segments), total_rows, log, dict(config))
             write_atomically(self._path(step), record.to_json())
         except BaseException:
             with contextlib.suppress(OSError):
@@ -146,14 +148,22 @@ class Checkpoints:
             warn(f"checkpoint {step} is damaged ({reason}), {instead}")
         if found is not None:
             for step in damaged:
-                os.unlink(self._path(step))
+                remove(self._path(step))
         if found is not None or not damaged:
             self._prune()
         return found
 
+    def newest(self) -> Record | None:
+        """What the newest checkpoint that can be read says; its files may be damaged."""
+        for step in self.steps():
+            with contextlib.suppress(Damaged):
+                return self._read(step)
+        return None
+
     def steps(self) -> list[int]:
         """The steps of all checkpoints, damaged or not, newest first."""
-        matches = [_NAME.fullmatch(name) for name in os.listdir(self._folder)]
+        names = os.listdir(self._folder) if self._folder.is_dir() else []
+        matches = [_NAME.fullmatch(name) for name in names]
         steps = {int(match[1]): match[0] for match in matches if match}
         return sorted(
             (step for step in steps if self._path(step).name == steps[step]), reverse=True
@@ -215,7 +225,7 @@ class Checkpoints:
         ours += [name for name in names if name.endswith(PARTIAL) or DATA_NAME.fullmatch(name)]
         for name in ours:
             if name not in kept:
-                os.unlink(self._folder / name)
+                remove(self._folder / name)
 
     def _path(self, step: int) -> Path:
         return self._folder / f"checkpoint-{step:012d}.json"

@@ -1,5 +1,6 @@
 """The run directory: everything a run leaves behind, and all it needs to go on after a kill."""
 
+import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,6 +18,7 @@ from conqur.runs.files import (
     RunError,
     canonical,
     full_disk_explained,
+    open_own,
     read_json,
     write_atomically,
 )
@@ -32,7 +34,13 @@ from conqur.runs.layout import (
 )
 from conqur.runs.lock import Lock
 from conqur.runs.log import Writers, plain
-from conqur.runs.manifest import as_json, check_same_config, make_manifest, manifest_differences
+from conqur.runs.manifest import (
+    as_json,
+    check_same_config,
+    check_unchanged,
+    make_manifest,
+    manifest_differences,
+)
 
 
 class RunDirectory:
@@ -129,6 +137,12 @@ class RunDirectory:
         """How many rows the replay had been given by the newest checkpoint."""
         return self._checkpoints.saved_rows
 
+    @property
+    def last_step(self) -> int | None:
+        """The step of the newest checkpoint, None if there is none."""
+        newest = self._checkpoints.newest()
+        return None if newest is None else newest.step
+
     def resume(
         self,
         config: Mapping[str, Any],
@@ -146,13 +160,16 @@ class RunDirectory:
             data: as `create` got it.
         """
         config = as_json(config)
+        newest = self._checkpoints.newest()
+        if newest is not None:
+            check_unchanged(newest.config, self.config, may_change=may_change)
         check_same_config(self.config, config, may_change=may_change)
         if self.manifest.get("data", data) != data:
             raise RunError(
                 f"the data is not that which the run in {self.path} was started with: put that "
                 "back, or name another --run-dir"
             )
-        now = make_manifest(seeds=self.manifest.get("seeds", ()), command=command, data=data)
+        now = make_manifest(seeds=config.get("seeds", ()), command=command, data=data)
         before = self.manifest or now
         changed = manifest_differences(before, now)
         if changed:
@@ -164,7 +181,8 @@ class RunDirectory:
         if changed:
             step = 0 if checkpoint is None else checkpoint.step
             entry = {"changed": changed, "command": now["command"], "step": step}
-            before = before | {"resumed": [*before.get("resumed", []), entry]}
+            resumed = before.get("resumed")
+            before = before | {"resumed": [*(resumed if isinstance(resumed, list) else []), entry]}
         with self._full_disk_explained():
             for name, old, new in (
                 (CONFIG, self.config, config),
@@ -181,10 +199,11 @@ class RunDirectory:
         The log is cut to what it was then.
         """
         self._close_writers()
-        log = self.path / LOG
         with self._full_disk_explained():
             prepare(self.path)
-            length = log.stat().st_size if log.exists() else 0
+            handle = open_own(self.path / LOG, os.O_RDWR)
+            length = os.fstat(handle).st_size
+            os.close(handle)
             checkpoint = self._checkpoints.load(length, self._warn)
             if checkpoint is None:
                 self._start_over()
@@ -243,6 +262,7 @@ class RunDirectory:
                 total_rows=total_rows,
                 keep_rows=keep_rows,
                 log=writers.log.sync(),
+                config=self.config,
             )
 
     def write_network(self, name: str, data: bytes) -> Path:
@@ -282,7 +302,9 @@ class RunDirectory:
     def _start_over(self) -> None:
         if self._checkpoints.steps():
             aside = put_aside(self.path)
-            self._warn(f"the damaged checkpoints and their log were moved to {aside}")
+            self._warn(
+                f"the damaged checkpoints and their log were moved to {aside}, the networks copied"
+            )
         else:
             self._warn("there is no checkpoint yet, starting from the beginning")
 

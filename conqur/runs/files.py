@@ -4,6 +4,7 @@ import contextlib
 import errno
 import json
 import os
+import secrets
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,7 +39,7 @@ def canonical(value: Any, *, indent: int | None = None) -> str:
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file so that it is either as before or the whole new one, also after a power cut."""
-    with replacing(path, durable=True) as file:
+    with replacing(path, durable=True, follow=False) as file:
         write_all(file.fileno(), data)
 
 
@@ -49,12 +50,40 @@ def write_all(handle: int, data: bytes) -> None:
         rest = rest[os.write(handle, rest) :]
 
 
+def open_own(path: Path, flags: int) -> int:
+    """Open a file of a run to write to it, or make it; never one that lies elsewhere, or a pipe."""
+    flags |= os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    refusal = RunError(f"{path} is no regular file: remove it, or name another --run-dir")
+    try:
+        handle = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):  # a link, a pipe, a folder
+            raise refusal from None
+        raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise refusal
+    return handle
+
+
+def remove(path: Path) -> None:
+    """Remove a file; a folder in its place gets another name, since it may hold anything."""
+    try:
+        os.unlink(path)
+    except (IsADirectoryError, PermissionError):  # the latter on macOS
+        os.rename(path, path.with_name(f"{path.name}.{secrets.token_hex(4)}.aside"))
+
+
 def file_size(path: Path) -> int:
     """The size of a regular file; `Damaged` if there is none."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
         raise Damaged(f"{path.name} is missing") from None
+    except OSError as error:
+        if error.errno != errno.ELOOP:  # what cannot be read now may be readable again
+            raise
+        raise Damaged(f"{path.name} is a link to itself") from None
     if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for
         raise Damaged(f"{path.name} is no regular file")
     return found.st_size

@@ -1,10 +1,11 @@
 """What lies where in a run directory."""
 
 import os
+import shutil
 from pathlib import Path
 
 from conqur._files import is_partial
-from conqur.runs.files import RunError
+from conqur.runs.files import RunError, remove
 
 CONFIG = "config.json"
 MANIFEST = "manifest.json"
@@ -25,7 +26,7 @@ def prepare(path: Path) -> None:
         (path / name).mkdir(exist_ok=True)
     for entry in (*path.iterdir(), *(path / NETWORKS).iterdir()):
         if is_partial(entry.name):
-            entry.unlink()
+            remove(entry)
 
 
 def check_new(path: Path) -> None:
@@ -43,13 +44,20 @@ def check_new(path: Path) -> None:
 
 
 def put_aside(path: Path) -> Path:
-    """Move checkpoints and log away: damaged as they are, they may still be of use to somebody."""
+    """Move checkpoints and log away, and copy the networks.
+
+    Damaged as they are, they may still be of use to somebody.
+    """
     number = 1
     while (path / f"damaged-{number}").exists():
         number += 1
     aside = path / f"damaged-{number}"
     aside.mkdir()
-    for name in (LOG, CHECKPOINTS):
+    (aside / NETWORKS).mkdir()
+    for file in (path / NETWORKS).iterdir():
+        if file.is_file() and not file.is_symlink():
+            shutil.copy2(file, aside / NETWORKS / file.name)
+    for name in (LOG, CHECKPOINTS):  # in this order: without checkpoints, nothing is put aside
         if (path / name).exists():
             os.replace(path / name, aside / name)
     prepare(path)

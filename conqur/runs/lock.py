@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 
-from conqur.runs.files import RunError
+from conqur.runs.files import RunError, open_own
 
 
 class Lock:
@@ -19,7 +19,7 @@ class Lock:
     """
 
     def __init__(self, folder: Path, warn: Callable[[str], None]) -> None:
-        self._handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._handle = open_own(folder / "lock", os.O_RDWR)
         try:
             self._take(folder, warn)
             with contextlib.suppress(OSError):  # a full disk; it is only for the message

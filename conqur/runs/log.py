@@ -16,7 +16,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
 from tensorboardX.record_writer import masked_crc32c
 
-from conqur.runs.files import canonical, write_all
+from conqur.runs.files import canonical, open_own, write_all
 from conqur.runs.layout import EVENTS, LOG, SPEED
 from conqur.runs.record import LogPosition
 
@@ -30,11 +30,10 @@ class Log:
     """
 
     def __init__(self, path: Path, length: int) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        self._handle = os.open(path, flags, 0o666)
+        self._handle = open_own(path, os.O_RDWR | os.O_APPEND)
         os.ftruncate(self._handle, length)
         self._length = length
-        with open(path, "rb") as file:
+        with open(self._handle, "rb", closefd=False) as file:
             self._hash = hashlib.file_digest(file, "sha256")
 
     def write(self, row: Mapping[str, Any]) -> None:
@@ -117,9 +116,9 @@ class Speed:
     """
 
     def __init__(self, path: Path) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        self._handle = os.open(path, flags, 0o666)
-        os.ftruncate(self._handle, path.read_bytes().rfind(b"\n") + 1)
+        self._handle = open_own(path, os.O_RDWR | os.O_APPEND)
+        with open(self._handle, "rb", closefd=False) as file:
+            os.ftruncate(self._handle, file.read().rfind(b"\n") + 1)
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Append a line."""

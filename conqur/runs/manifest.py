@@ -80,6 +80,24 @@ def check_same_config(
         )
 
 
+def check_unchanged(
+    saved: Mapping[str, Any], now: Mapping[str, Any], *, may_change: Collection[str] = ()
+) -> None:
+    """Refuse to resume a run whose configuration file is not as its checkpoints have it.
+
+    Args:
+        saved: the configuration in a checkpoint.
+        now: the one in the file.
+        may_change: names of fields that may differ.
+    """
+    lines = differences(saved, now, may_change)
+    if lines:
+        raise RunError(
+            "\n  ".join(["config.json was changed since the last checkpoint:", *lines])
+            + "\nPut it back, or name another --run-dir."
+        )
+
+
 def manifest_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """What differs, one line for each field, of all that a run's numbers may depend on."""
     return differences(old, new, _FREE)
@@ -101,7 +119,7 @@ def differences(
 def as_json(config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration as it comes back from a JSON file."""
     try:
-        return json.loads(canonical(config))
+        return json.loads(canonical(config).encode())
     except (TypeError, ValueError) as error:
         raise ValueError(f"config must hold what JSON can: {error}") from None
 
@@ -145,8 +163,9 @@ def _processor() -> str:
 
 
 def _without_folders(words: Sequence[str]) -> list[str]:
-    """Words of a command, with absolute paths cut to their last part."""
-    parts = [word.rpartition("=") for word in words]
+    """Words of a command in UTF-8, with absolute paths cut to their last part."""
+    readable = [word.encode(errors="replace").decode() for word in words]  # names may be any bytes
+    parts = [word.rpartition("=") for word in readable]
     return [
         option + equals + (f".../{Path(value).name}" if value[:1] in ("/", "~") else value)
         for option, equals, value in parts

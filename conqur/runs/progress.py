@@ -12,6 +12,7 @@ import rich.progress
 from rich.console import Console
 
 from conqur import _checks
+from conqur._messages import stderr_console
 
 _WINDOW = 30.0
 _EVERY = 5.0
@@ -21,21 +22,26 @@ class Pace:
     """How fast a loop goes, and the latest it had to say.
 
     The rate is that of the last half minute. The time before the first step, and so most of
-    compilation, does not count; what else was slow is forgotten.
+    compilation, does not count; what else was slow is forgotten. Steps before learning begins are
+    faster than those that follow, and say nothing about the time that is left.
 
     Attributes:
         total: how many steps there will be.
         step: how many there have been.
+        learning_starts: how many come before learning begins.
     """
 
-    def __init__(self, total: int, start: int) -> None:
+    def __init__(self, total: int, start: int, learning_starts: int = 0) -> None:
         self.total = total
         self.step = start
+        self.learning_starts = learning_starts
         self._seen: deque[tuple[float, int]] = deque()
         self._latest: dict[str, float] = {}
 
     def update(self, now: float, step: int, values: Mapping[str, float | None]) -> None:
         """Note that `step` was reached `now` (seconds)."""
+        if self.step <= self.learning_starts < step:
+            self._seen.clear()
         self.step = step
         self._seen.append((now, step))
         # The oldest that is kept lies just outside the window.
@@ -63,7 +69,11 @@ class Pace:
         if self.rate > 0:
             left = timedelta(seconds=round((self.total - self.step) / self.rate))
             digits = ",.0f" if self.rate >= 10 else ".2g"
-            parts = [f"{self.rate:{digits}} steps/s", f"{left} left"]
+            learning = self.step > self.learning_starts
+            parts = [
+                f"{self.rate:{digits}} steps/s",
+                f"{left} left" if learning else "not learning yet",
+            ]
         return ", ".join([*parts, *(f"{name} {v:.4g}" for name, v in self._latest.items())])
 
 
@@ -114,9 +124,16 @@ class Lines(Progress):
     """A line at once, then one every few seconds."""
 
     def __init__(
-        self, total: int, start: int, console: Console, clock: Callable[[], float] = time.monotonic
+        self,
+        total: int,
+        start: int,
+        console: Console,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        learning_starts: int = 0,
     ) -> None:
-        self._pace, self._console, self._clock = Pace(total, start), console, clock
+        pace = Pace(total, start, learning_starts)
+        self._pace, self._console, self._clock = pace, console, clock
         self._print("starting")
 
     def update(
@@ -143,19 +160,26 @@ class Bar(Progress):
     """A bar on a terminal."""
 
     def __init__(
-        self, total: int, start: int, console: Console, clock: Callable[[], float] = time.monotonic
+        self,
+        total: int,
+        start: int,
+        console: Console,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        learning_starts: int = 0,
     ) -> None:
-        self._pace, self._clock = Pace(total, start), clock
+        pace = Pace(total, start, learning_starts)
+        self._pace, self._clock = pace, clock
         self._bar = rich.progress.Progress(
             rich.progress.SpinnerColumn(),
-            rich.progress.TextColumn("{task.description}"),
+            # Two lines: in one, on a terminal of 80 columns, no room is left for the bar.
+            rich.progress.TextColumn("{task.description}\n{task.fields[words]}"),
             rich.progress.BarColumn(bar_width=None),
-            rich.progress.TextColumn("{task.fields[words]}"),
             console=console,
             expand=True,
         )
         self._task = self._bar.add_task(
-            f"step {self._pace.count}", total=total, completed=start, words="starting"
+            f"step {pace.count}", total=pace.total, completed=pace.step, words="starting"
         )
         self._bar.start()
 
@@ -176,17 +200,20 @@ class Bar(Progress):
         self._bar.stop()
 
 
-def progress(total: int, *, start: int = 0, quiet: bool = False) -> Progress:
+def progress(
+    total: int, *, start: int = 0, learning_starts: int = 0, quiet: bool = False
+) -> Progress:
     """Progress of a training loop on stderr: a bar on a terminal, lines elsewhere.
 
     Args:
         total: how many steps there will be.
         start: how many there have been, when a run is resumed.
+        learning_starts: how many of them, faster than the rest, come before learning begins.
         quiet: show nothing.
     """
     _checks.count("total", total)
     if quiet:
         return Quiet()
-    console = Console(stderr=True)
+    console = stderr_console()
     kind = Bar if console.is_terminal else Lines
-    return kind(total, start, console)
+    return kind(total, start, console, learning_starts=learning_starts)

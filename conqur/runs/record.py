@@ -9,7 +9,7 @@ from typing import Any
 from conqur.runs.files import Damaged, canonical, file_size
 
 DATA_NAME = re.compile(r"(state|rows)-\d{12,20}-[0-9a-f]{16}\.safetensors")
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,7 @@ class Record:
         segments: the files of the replay's rows, oldest first.
         total_rows: how many rows the replay had been given.
         log: how far the log had come.
+        config: the run's configuration.
     """
 
     step: int
@@ -83,6 +84,7 @@ class Record:
     segments: tuple[DataFile, ...]
     total_rows: int
     log: LogPosition
+    config: dict[str, Any]
 
     def to_json(self) -> bytes:
         """With a digest of itself."""
@@ -98,7 +100,7 @@ class Record:
         if content.pop("format", None) != _FORMAT:
             raise Damaged("it was written by another version of conqur")
         segments = content.get("segments")
-        if not isinstance(segments, list):
+        if not (isinstance(segments, list) and isinstance(content.get("config"), dict)):
             raise Damaged("it lacks fields")
         content["state"] = _checked(DataFile, content.get("state"))
         content["segments"] = tuple(_checked(DataFile, segment) for segment in segments)

@@ -68,7 +68,9 @@ class LinearTuning(Approximator):
 
     def node_axes(self, theta: Dense) -> Dense:
         """Nodes lie beside the actions: for all of them the head is one matrix [F, N·A]."""
-        return Dense(1, 0)  # type: ignore[arg-type]
+        weight, bias = 1, 0
+        axes: Dense = jax.tree.unflatten(jax.tree.structure(theta), (weight, bias))
+        return axes
 
     def regressor(self, theta: Dense) -> Regressor:
         """The body with this head."""
@@ -127,7 +129,7 @@ class StateActionFeatures(Approximator):
         """Their products with θ."""
         return features @ theta
 
-    def node_axes(self, theta: Float[Array, " d"]) -> int:
+    def node_axes(self, theta: Any) -> int:
         """In front."""
         return 0
 

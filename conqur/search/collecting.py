@@ -5,6 +5,7 @@ it is acted in goes into the batch, as state and, one step earlier, as successor
 kept or seen again. Games go on from one level to the next.
 """
 
+import abc
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -37,16 +38,39 @@ class Batch(NamedTuple):
     steps: int
 
 
-class Collector:
+class Batches(abc.ABC):
+    """Where the batches D_k come from.
+
+    Attributes:
+        example: the shape and dtype of φ(s).
+    """
+
+    example: jax.ShapeDtypeStruct
+
+    @abc.abstractmethod
+    def collect(self, theta: Any) -> Batch:
+        """D_k, with the ε-greedy policy of θ."""
+
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs, as arrays."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> bool:
+        """Go back to where `state` was taken; whether the environments came along."""
+        return True
+
+    def close(self) -> None:  # noqa: B027 (most have nothing to release)
+        """Release what it holds."""
+
+
+class Collector(Batches):
     """Collects batches from environments of the host.
 
     Attributes:
         spec: of the environment.
-        example: the shape and dtype of φ(s).
     """
 
     spec: Spec
-    example: jax.ShapeDtypeStruct
 
     def __init__(
         self,
@@ -227,16 +251,14 @@ def _taken(features: Array, states: Any, successors: Any) -> tuple[Array, Array]
     return rows[states], rows[successors]
 
 
-class DataCollector:
+class DataCollector(Batches):
     """Gives batches of a fixed data set, embedded once, in the order it has or drawn from it.
 
     Attributes:
         spec: what the data's environment looked like.
-        example: the shape and dtype of φ(s).
     """
 
     spec: Spec
-    example: jax.ShapeDtypeStruct
 
     def __init__(
         self, approximator: Approximator, data: FixedData, name: str, *, transitions: int, seed: int
@@ -286,6 +308,3 @@ class DataCollector:
         """Go back to where `state` was taken."""
         self._level = int(state["level"])
         return True
-
-    def close(self) -> None:
-        """There is nothing to release."""

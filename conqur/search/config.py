@@ -43,8 +43,8 @@ class TuneConfig:
         adapt_temperature: for each state, as in the paper.
         boltzmann_every: levels; then dives sample, too.
         target_every: levels between copies to the target regressors.
-        units: "q": learning rate, margin and τ are what they are; "gap": in units of the action
-            gap.
+        units: "q": learning rate, margin, λ and τ are what they are; "gap": in units of the action
+            gap, so that the scale of Q-values makes no difference.
         learning_rate: α.
         refit: "sgd" (RMSProp) or "lbfgs".
         proximal: weight of ½‖θ − θ₀‖².

@@ -16,7 +16,7 @@ from conqur.environments.interface import Transitions
 from conqur.runs import flatten
 from conqur.search.algorithms import World
 from conqur.search.approximator import Approximator
-from conqur.search.collecting import Batch, Collector, DataCollector
+from conqur.search.collecting import Batch, Batches
 from conqur.search.node import Birth, Kind, Node, Tree
 from conqur.search.refining import (
     NO_ACTION,
@@ -33,21 +33,22 @@ from conqur.search.refining import (
     refine,
 )
 from conqur.search.saving import pick
+from conqur.search.store import Store, stored_dtype
 
-ASSIGN, REFINE, PERTURB = range(3)
+ASSIGN, REFINE, PERTURB, REPLAY = range(4)
 """What a random number is for."""
 
-SCORES: dict[str, Callable[[Any, float], Any]] = {
-    "loss": lambda s, penalty_weight: s.bellman + penalty_weight * s.penalty,
-    "training-loss": lambda s, _: s.training_loss,
-    "bellman": lambda s, _: s.bellman,
-    "label": lambda s, _: -s.label,
-    "initial-label": lambda s, _: -s.initial_label,
+SCORES: dict[str, Callable[[Scores], Any]] = {
+    "loss": lambda scores: scores.loss,
+    "training-loss": lambda scores: scores.training_loss,
+    "bellman": lambda scores: scores.bellman,
+    "label": lambda scores: -scores.label,
+    "initial-label": lambda scores: -scores.initial_label,
 }
 """How nodes are compared without playing. Lower is better."""
 
-Sampler = Callable[[Sequence[Birth], Any], UInt8[np.ndarray, "N n"]]
-"""Assignments of children on a batch, worked out by the host."""
+Sampler = Callable[..., Int[np.ndarray, " n"]]
+"""A child's assignment worked out by the host, see `conqur.search.strict.StrictSampler`."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ class Growing:
     """How children come about.
 
     Attributes:
-        children: "boltzmann", or "random": perturbed copies of their parents with max labels.
+        children: "boltzmann"; "random": perturbed copies of their parents with max labels; with a
+            sampler, any other name for what it does.
         boltzmann_every: levels; then dives sample their assignments, too.
         target_every: levels between copies of θ to the target θ⁻.
         temperature: τ.
@@ -88,7 +90,7 @@ class Grower(World):
         self,
         approximator: Approximator,
         theta: Any,
-        collector: Collector | DataCollector,
+        collector: Batches,
         *,
         growing: Growing,
         regression: Regression,
@@ -98,6 +100,7 @@ class Grower(World):
         width: int,
         seed: int,
         half_precision: bool = True,
+        replayed_levels: int = 0,
         sampler: Sampler | None = None,
         rollouts: Callable[[Sequence[Any], int], Sequence[float]] | None = None,
     ) -> None:
@@ -115,6 +118,8 @@ class Grower(World):
             width: the most nodes in a level.
             seed: of everything random.
             half_precision: keep the buffers' features in half the precision.
+            replayed_levels: if above 0, how many batches there will be; nodes then learn from
+                transitions drawn from all batches so far.
             sampler: of assignments, instead of the Boltzmann distribution.
             rollouts: from regressors and a level to what each scored more than θ₀, for scoring by
                 rollouts.
@@ -127,6 +132,11 @@ class Grower(World):
         self._places: list[Int[np.ndarray, " n"]] = []
         self._resident: tuple[int, ...] = ()
         self._buffer = self._empty_buffer(kept_levels * transitions, population, half_precision)
+        self._store: Store | None = None
+        if replayed_levels:
+            self._store = Store(
+                replayed_levels, transitions, collector.example, half_precision=half_precision
+            )
         self.found: dict[str, Any] = {}
 
     def roots(self, count: int = 1) -> tuple[Node, ...]:
@@ -139,8 +149,14 @@ class Grower(World):
         )
 
     def collect(self, node: Node, level: int) -> Batch:
-        """D_k."""
-        return self._collector.collect(node.weights.theta)
+        """D_k, or as many transitions out of all batches so far."""
+        batch = self._collector.collect(node.weights.theta)
+        if self._store is None:
+            return batch
+        self._store.add(batch, level)
+        key = jax.random.fold_in(jax.random.fold_in(self._key, level), REPLAY)
+        transitions, initial = self._store.draw(key, level)
+        return batch._replace(transitions=transitions, initial=initial)
 
     def train(self, births: Sequence[Birth], tree: Tree, data: Batch) -> tuple[Node, ...]:
         """The children, trained on D_k."""
@@ -152,6 +168,7 @@ class Grower(World):
         key = jax.random.fold_in(self._key, level)
 
         weights = stack(self._approximator, [birth.parent.weights for birth in padded])
+        parents = weights.theta
         if level % growing.target_every == 0:
             weights = weights._replace(target=weights.theta)
         weights = self._perturbed(weights, padded, key, ids, data.transitions)
@@ -161,6 +178,7 @@ class Grower(World):
         weights, scores = refine(
             self._approximator,
             weights,
+            parents,
             self._theta,
             data.transitions,
             data.initial,
@@ -195,7 +213,9 @@ class Grower(World):
         kept = places < self._buffer.capacity
         rows = np.asarray(self._buffer.successors[np.where(kept, places, 0)])
         kept = kept.reshape(kept.shape + (1,) * (rows.ndim - 2))
-        return {"successors": np.where(kept, rows, np.zeros_like(rows))}
+        stored = {} if self._store is None else self._store.levels(first, stop)
+        found = {"successors": np.where(kept, rows, np.zeros_like(rows))}
+        return found | {f"store/{name}": array for name, array in stored.items()}
 
     def restore(self, state: dict[str, np.ndarray], levels: dict[str, np.ndarray]) -> bool:
         """Go back; whether the environments came along.
@@ -214,6 +234,8 @@ class Grower(World):
             buffer = _added(buffer, (jnp.asarray(successors), nothing, out))
         assert int(buffer.batches) == count
         self._buffer, self._resident = buffer, ()
+        if self._store is not None:
+            self._store.restore({n: a[:count] for n, a in pick(levels, "store/").items()})
         return self._collector.restore(pick(state, "collector/"))
 
     def close(self) -> None:
@@ -246,10 +268,10 @@ class Grower(World):
             growing.children == "boltzmann" and (due or birth.kind is Kind.EXPANSION)
             for birth in births
         ]
-        if self._sampler is not None and any(b.kind is Kind.EXPANSION for b in births):
-            given = jnp.asarray(self._sampler(births, batch))
-            hows = ["sampled"] * len(births)
-            return labels_of(self._approximator, weights, batch, given, discount=discount), hows
+        if self._sampler is not None:
+            given = self._sampled(self._sampler, weights, births, key, ids, batch)
+            found = labels_of(self._approximator, weights, batch, given, discount=discount)
+            return found, [growing.children] * len(births)
         assignment = assign(
             self._approximator,
             weights,
@@ -262,6 +284,36 @@ class Grower(World):
             discount=discount,
         )
         return assignment, ["boltzmann" if drawn else "max" for drawn in draws]
+
+    def _sampled(
+        self,
+        sampler: Sampler,
+        weights: Weights,
+        births: Sequence[Birth],
+        key: Any,
+        ids: Any,
+        batch: Transitions,
+    ) -> UInt8[Array, "N n"]:
+        """Assignments by the host; terminal successors have any action, since none counts."""
+        keys = _keys(jax.random.fold_in(key, ASSIGN), ids)
+        q_values, successors, terminal = jax.device_get(
+            (_target_values(self._approximator, weights, batch), batch.successors, batch.terminal)
+        )
+        assigned = np.zeros(q_values.shape[:2], np.uint8)
+        for i, birth in enumerate(births):
+            if i and birth is births[0]:  # only there to fill the width
+                assigned[i] = assigned[0]
+                continue
+            assigned[i, ~terminal] = sampler(
+                birth, keys[i], q_values[i, ~terminal], successors[~terminal], self._past(birth)
+            )
+        return jnp.asarray(assigned)
+
+    def _past(self, birth: Birth) -> tuple[np.ndarray, np.ndarray]:
+        """φ of the states, and the actions, that a node's ancestors are committed to."""
+        buffer, column = self._buffer, np.asarray(self._columns([birth.parent]))[:, 0]
+        kept = (column != NO_ACTION) & (np.asarray(buffer.weights()) > 0)
+        return np.asarray(buffer.successors)[kept].astype(np.float32), column[kept].astype(int)
 
     def _commit(self, births: Sequence[Birth], batch: Transitions, assignment: Assignment) -> None:
         """Add the assignments to the buffers of the nodes' lineages."""
@@ -291,16 +343,13 @@ class Grower(World):
         if self._rollouts is not None and self._growing.scoring == "rollouts":
             gains = self._rollouts([one.theta for one in weights], level)
             return [-float(gain) for gain in gains]
-        by_name = SCORES[self._growing.scoring]
-        return [float(v) for v in by_name(scores, self._regression.penalty_weight)]
+        return [float(value) for value in SCORES[self._growing.scoring](scores)]
 
     def _empty_buffer(
         self, capacity: int, population: Population, half_precision: bool
     ) -> ConsistencyBuffer:
         example = self._collector.example
-        dtype = example.dtype
-        if half_precision and jnp.issubdtype(dtype, jnp.floating):
-            dtype = jnp.float16
+        dtype = stored_dtype(example.dtype, half_precision)
         return ConsistencyBuffer.empty(
             capacity,
             jax.ShapeDtypeStruct(example.shape, dtype),  # type: ignore[no-untyped-call]
@@ -329,6 +378,15 @@ def unstack(approximator: Approximator, stacked: Weights, count: int) -> list[We
 def _added(buffer: ConsistencyBuffer, given: Any) -> ConsistencyBuffer:
     successors, assigned, terminal = given
     return buffer.add(successors, assigned, terminal=terminal)
+
+
+@eqx.filter_jit
+def _target_values(approximator: Approximator, weights: Weights, batch: Transitions) -> Array:
+    def one(target: Any) -> Array:
+        return predict(approximator, target, batch.successors)
+
+    axes = approximator.node_axes(weights.target)
+    return jax.vmap(one, in_axes=(axes,))(weights.target)
 
 
 @eqx.filter_jit

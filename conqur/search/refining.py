@@ -68,15 +68,17 @@ class Scores(NamedTuple):
     """What a node's regressor is like after a level.
 
     Attributes:
+        loss: Bellman error + λ C_θ.
         bellman: mean squared Bellman error with max labels on all of D_k.
         penalty: C_θ, mean over pairs of the consistency buffer.
         training_loss: mean of the loss while training.
         label: mean Q-label of the max assignment.
         initial_label: the same over first states of episodes; NaN if the batch has none.
-        churn: the share of states of D_k whose greedy action the level changed.
+        churn: the share of states of D_k whose greedy action is not the parent's.
         inconsistent: the share of pairs with a penalty above zero.
     """
 
+    loss: Float[Array, ""]
     bellman: Float[Array, ""]
     penalty: Float[Array, ""]
     training_loss: Float[Array, ""]
@@ -103,7 +105,8 @@ class Regression:
         proximal: weight of ½‖θ − θ₀‖², which keeps regressors near the root's.
         own_order: each node has its own minibatches.
         refit: "sgd", or "lbfgs": that many quasi-Newton steps on the whole batch instead.
-        gap_units: learning rate and margin are in units of the action gap.
+        gap_units: learning rate, margin and penalty weight are in units of the action gap, so that
+            the scale of Q-values makes no difference.
     """
 
     updates: int
@@ -215,6 +218,7 @@ def labels_of(
 def refine(
     approximator: Approximator,
     weights: Weights,
+    parents: Any,
     root: Any,
     batch: Transitions,
     initial: Bool[Array, " n"],
@@ -229,6 +233,7 @@ def refine(
     Args:
         approximator: shared.
         weights: of N nodes.
+        parents: θ of the nodes' parents.
         root: θ₀, for the proximal term.
         batch: D_k, as features.
         initial: whether s is the first state of an episode.
@@ -251,6 +256,7 @@ def refine(
 
     def one(
         weights: Weights,
+        parent: Any,
         order: Int[Array, "U B"],
         labels: Float[Array, " n"],
         committed: UInt8[Array, " C"],
@@ -264,21 +270,25 @@ def refine(
         optimizer = centred_rmsprop(rate)
 
         def objective(theta: Any, rows: Any, places: Any) -> Float[Array, ""]:
-            pairs, assigned, counts = _pairs(buffer, committed, places)
             states = jnp.take(batch.states, rows, axis=0)
-            together = jnp.concatenate([states, pairs]) if how.penalised else states
-            q_values = approximator.predict(theta, together)
-            return penalised_loss(
+            nearness = how.proximal * _half_distance(theta, root)
+            if not how.penalised:
+                q_values = approximator.predict(theta, states)
+                return bellman_error(q_values, batch.actions[rows], labels[rows]) + nearness
+            pairs, assigned, counts = _pairs(buffer, committed, places)
+            q_values = approximator.predict(theta, jnp.concatenate([states, pairs]))
+            loss = penalised_loss(
                 q_values[: len(rows)],
                 batch.actions[rows],
                 labels[rows],
-                q_values[-len(places) :],
+                q_values[len(rows) :],
                 assigned,
-                penalty_weight=how.penalty_weight if how.penalised else 0.0,
+                penalty_weight=how.penalty_weight * unit,
                 margin=how.margin * unit,
                 over_actions=how.over_actions,
                 pair_weights=counts,
-            ) + how.proximal * _half_distance(theta, root)
+            )
+            return loss + nearness
 
         def update(carried: Any, given: Any) -> tuple[Any, Float[Array, ""]]:
             theta, moments = carried
@@ -298,12 +308,13 @@ def refine(
         after = Weights(theta, weights.target, moments)
         loss = jnp.mean(losses) if steps else jnp.asarray(jnp.nan)
         return after, _scores(
-            approximator, weights, after, batch, initial, buffer, committed, scored, loss, how, unit
+            approximator, parent, after, batch, initial, buffer, committed, scored, loss, how, unit
         )
 
     axes = axes_of(approximator, weights.theta)
-    return jax.vmap(one, in_axes=(axes, 0 if how.own_order else None, 0, 1, 0), out_axes=(axes, 0))(
-        weights, order, assignment.labels, buffer.assigned, assignment.gap
+    in_axes = (axes, axes.theta, 0 if how.own_order else None, 0, 1, 0)
+    return jax.vmap(one, in_axes=in_axes, out_axes=(axes, 0))(
+        weights, parents, order, assignment.labels, buffer.assigned, assignment.gap
     )
 
 
@@ -343,7 +354,7 @@ def _pairs(
 
 def _scores(
     approximator: Approximator,
-    before: Weights,
+    parent: Any,
     after: Weights,
     batch: Transitions,
     initial: Bool[Array, " n"],
@@ -358,7 +369,7 @@ def _scores(
     best = greedy_assignment(values)
     labels = q_labels(batch.rewards, batch.terminal, values, best, discount=how.discount)
     q_values = predict(approximator, after.theta, batch.states)
-    old = predict(approximator, before.theta, batch.states)
+    old = predict(approximator, parent, batch.states)
     successors, assigned, counts = _pairs(buffer, committed, scored)
     penalties = penalty(
         predict(approximator, after.theta, successors),
@@ -367,9 +378,12 @@ def _scores(
         over_actions=how.over_actions,
     )
     total = jnp.maximum(jnp.sum(counts), 1.0)
+    bellman = bellman_error(q_values, batch.actions, labels)
+    inconsistency = jnp.sum(counts * penalties) / total
     return Scores(
-        bellman=bellman_error(q_values, batch.actions, labels),
-        penalty=jnp.sum(counts * penalties) / total,
+        loss=bellman + how.penalty_weight * unit * inconsistency,
+        bellman=bellman,
+        penalty=inconsistency,
         training_loss=training_loss,
         label=jnp.mean(labels),
         initial_label=jnp.sum(labels * initial) / jnp.sum(initial),

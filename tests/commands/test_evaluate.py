@@ -1,11 +1,20 @@
 """`conqur evaluate`: networks of a run, measured and compared."""
 
+import dataclasses
 import json
+import os
+import re
 import shutil
 import statistics
+from pathlib import Path
 
 import pytest
+import scipy.stats
 from tiny_runs import digests, sentence
+
+from conqur.commands.evaluate import Evaluate
+from conqur.evaluation import Evaluation
+from conqur.pretrained import load, to_bytes
 
 
 def test_one_network(conqur, cartpole):
@@ -47,8 +56,58 @@ def test_the_table_names_the_networks(conqur, minatar):
     status, out, _ = conqur("evaluate", minatar, "--episodes", 2)
     assert status == 0
     assert "Scores in MinAtar/Breakout" in out
-    for words in ("λ 0, seed 0", "λ 0.5, seed 1", "95 % interval"):
+    for words in ("λ 0, seed 0", "λ 0.5, seed 1", "95 % interval", "over episodes"):
         assert words in out
+
+
+def row(weight, seed, mean):
+    network = {"algorithm": "dqn", "penalty_weight": weight, "seed": seed}
+    evaluation = Evaluation((mean, mean), (1, 1), 2)
+    return {"network": network, **evaluation.to_json()}
+
+
+def test_seeds_are_summed_up_by_penalty_weight(capsys, monkeypatch):
+    """Against SciPy's own intervals."""
+    monkeypatch.setenv("COLUMNS", "120")
+    scores = {0.5: [4.0, 7.5, 5.0], 0.0: [3.0, 2.0], 2.0: [9.0]}
+    rows = [row(weight, i, x) for weight, found in scores.items() for i, x in enumerate(found)]
+    Evaluate(Path())._show("CartPole-v1", rows)
+    _, _, table = capsys.readouterr().out.partition("Over seeds")
+    cells = [re.findall(r"[-+.\w]+", line) for line in table.splitlines() if "│" in line]
+    plain, penalised, single = [[float(x) for x in line if x != "to"] for line in cells]
+    for line, weight in ((plain, 0.0), (penalised, 0.5)):
+        found = scores[weight]
+        mean = statistics.mean(found)
+        bounds = scipy.stats.t.interval(0.95, len(found) - 1, mean, scipy.stats.sem(found))
+        assert line[:5] == pytest.approx([weight, len(found), mean, *bounds], abs=0.006)
+    assert len(plain) == 5
+    bounds = scipy.stats.ttest_ind(scores[0.5], scores[0.0], equal_var=False).confidence_interval()
+    assert penalised[5:] == pytest.approx([3.0, *bounds], abs=0.006)
+    assert single == [2, 1, 9, 6.5]  # one seed has no interval
+
+
+def test_what_there_is_beside_the_table(conqur, minatar, cartpole):
+    out = conqur("evaluate", minatar, "--episodes", 2)[1]
+    assert "Over seeds" in out
+    assert f"python -m conqur.report.learning {minatar} --evaluation FILE --output DIR" in out
+    assert "Over seeds" not in conqur("evaluate", cartpole, "--episodes", 2)[1]
+
+
+def test_copies_of_a_network_are_no_seeds(conqur, cartpole, tmp_path):
+    (network,) = (cartpole / "networks").iterdir()
+    for name in ("a", "b"):
+        shutil.copy(network, tmp_path / f"{name}.safetensors")
+    status, out, _ = conqur("evaluate", tmp_path, "--episodes", 2)
+    assert status == 0
+    assert out.count("λ 0, seed 0") == 2
+    assert "Over seeds" not in out
+    assert "Learning curves" not in out  # there is no log
+
+
+def test_the_same_progress_is_not_said_twice(conqur, cartpole):
+    lines = conqur("evaluate", cartpole, "--episodes", 3, "--epsilon", 1)[2].splitlines()
+    assert lines == list(dict.fromkeys(lines))
+    assert lines[-1] == "played 100%"
 
 
 WRONG = [
@@ -56,6 +115,8 @@ WRONG = [
     ("--env MinAtar/Pong", "there is no MinAtar game 'MinAtar/Pong'"),
     ("--episodes 0", "--episodes must be a whole number of at least 1, got 0"),
     ("--frames 0", "--frames must be a whole number of at least 1, got 0"),
+    ("--frames 2147483648", "--frames must be below 2³¹, got 2147483648"),
+    ("--episodes 2147483648", "--episodes must be below 2³¹, got 2147483648"),
     ("--epsilon 2", "--epsilon must be a number of at least 0 and of at most 1, got 2.0"),
     ("--epsilon x", "--epsilon must be a number, got 'x'"),
     ("--seed -1", "--seed must be a whole number of at least 0, got -1"),
@@ -83,3 +144,23 @@ def test_no_networks(conqur, tmp_path):
         status, out, err = conqur("evaluate", path)
         assert (status, out) == (1, "")
         sentence(words, err)
+
+
+def test_pipes_among_the_networks_are_not_waited_for(conqur, cartpole, tmp_path):
+    folder = shutil.copytree(cartpole / "networks", tmp_path / "networks")
+    os.mkfifo(folder / "a.safetensors")
+    status, out, err = conqur("evaluate", tmp_path)
+    assert (status, out) == (1, "")
+    sentence(f"{folder / 'a.safetensors'} cannot be read: it is no regular file", err)
+
+
+def test_what_a_file_says_does_nothing_to_a_terminal(conqur, cartpole, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    (path,) = (cartpole / "networks").iterdir()
+    origin = {"penalty_weight": "[bold]0\x1b[2J[/nothing]", "seed": "\n1\x9b2J"}
+    network = dataclasses.replace(load(path), origin=origin)
+    (tmp_path / "a.safetensors").write_bytes(to_bytes(network))
+    status, out, err = conqur("evaluate", tmp_path, "--episodes", 1)
+    assert status == 0, err
+    assert "λ [bold]0[2J[/nothing], seed 12J" in out
+    assert not {"\x1b", "\x9b"} & set(out)

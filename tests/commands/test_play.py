@@ -47,6 +47,21 @@ def test_it_says_what_it_did(conqur, cartpole, tmp_path):
     assert out == f"Score 3 in 3 steps (cut). Video: {tmp_path / 'g.gif'}\n"
 
 
+def test_of_several_networks_it_names_the_one_it_films(conqur, minatar, tmp_path):
+    video = ("--output", tmp_path / "g.gif", "--steps", 3, "--json")
+    status, out, err = conqur("play", minatar, *video)
+    assert (status, json.loads(out)["network"]["seed"]) == (0, 0)
+    another = minatar / "networks" / "weight-0.5-seed-1.safetensors"
+    assert err.splitlines()[0] == (
+        "Filming λ 0, seed 0, the first of 4 networks; for another, name its file, such as "
+        f"{another}"
+    )
+    status, out, err = conqur("play", another, *video)
+    assert (status, "Filming" in err) == (0, False)
+    network = json.loads(out)["network"]
+    assert (network["penalty_weight"], network["seed"]) == (0.5, 1)
+
+
 WRONG = [
     ("--output game.avi", "--output must end in .mp4 or .gif, got game.avi"),
     ("--output /nowhere/game.gif", "--output /nowhere/game.gif: there is no folder /nowhere"),

@@ -16,11 +16,15 @@ import pytest
 from tiny_runs import CARTPOLE, MINATAR, digests, results, sentence
 
 import conqur.training
+from conqur import training_run
+from conqur.cli import whole_number
+from conqur.commands.train import SETTINGS, Train
 from conqur.config import PRESETS
 from conqur.environments.atari import PREPROCESSING
 from conqur.environments.data import FixedData, load_data, save_data
 from conqur.environments.gymnasium_env import GymnasiumEnvironment
 from conqur.runs import RunDirectory
+from conqur.training_run import default_preset
 
 
 @pytest.fixture
@@ -71,12 +75,64 @@ def test_json_is_one_object_and_agrees_with_the_log(conqur, tmp_path):
 def test_the_folder_is_free_and_named_after_the_run(conqur, cartpole, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "CartPole-v1").mkdir()  # the name of an environment, nevertheless
-    for name in ("CartPole-v1-dqn", "CartPole-v1-dqn-2"):
+    there = "runs/CartPole-v1-dqn"
+    notes = {
+        "CartPole-v1-dqn": [],
+        "CartPole-v1-dqn-2": [
+            f"{there} exists (step 160; to go on: conqur train --resume --run-dir {there}); "
+            f"writing to {there}-2"
+        ],
+    }
+    for name, note in notes.items():
         status, out, err = conqur("train", *CARTPOLE)
         assert status == 0, err
+        assert err.splitlines()[: len(note) + 1] == [
+            *note,
+            "DQN on CartPole-v1: one network (λ 0; seed 0), 160 steps each, preset control, on "
+            f"cpu, in runs/{name}",
+        ]
         assert out.startswith(f"Trained 160 steps. Networks: runs/{name}/networks.")
         assert "step 160 of 160" in err
         assert results(tmp_path / "runs" / name) == results(cartpole)
+
+
+def test_it_says_what_it_is_about_to_do(conqur, minatar, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "MinAtar-Breakout-ddqn").mkdir(parents=True)  # no run
+    several = ("--algorithm", "ddqn", "--seeds", 2, "--penalty-weight", 0, 0.5)
+    err = conqur("train", *MINATAR, *several)[2]
+    words = "4 networks (λ 0, 0.5; 2 seeds), 160 steps each, preset minatar, on cpu, in "
+    means = "; return and loss are means over the networks"
+    folder = "runs/MinAtar-Breakout-ddqn-2"
+    assert err.splitlines()[:2] == [
+        f"runs/MinAtar-Breakout-ddqn exists; writing to {folder}",
+        f"DDQN on MinAtar/Breakout: {words}{folder}{means}",
+    ]
+    again = words.replace("preset minatar", "settings of the run")
+    err = conqur("train", "--resume", "--run-dir", folder)[2]
+    assert err.splitlines()[0] == f"DDQN on MinAtar/Breakout: {again}{folder}{means}"
+
+
+def test_an_atari_game_without_its_version_is_the_same_run():
+    for name, full in (("ALE/Pong", "ALE/Pong-v5"), ("space_invaders", "ALE/SpaceInvaders-v5")):
+        assert Train(environment=name)._config() == Train(environment=full)._config()
+    kept = "PongNoFrameskip-v4"
+    assert Train(environment=kept)._config().environment == kept
+
+
+def test_progress_knows_when_learning_starts(conqur, played, tmp_path, monkeypatch):
+    told = []
+
+    def noted(total, **options):
+        told.append(options["learning_starts"])
+        return conqur_progress(total, **options)
+
+    conqur_progress = training_run.progress
+    monkeypatch.setattr(training_run, "progress", noted)
+    assert conqur("train", *CARTPOLE, "--run-dir", tmp_path / "a")[0] == 0
+    few = ("--batch-size", "8", "--steps", "64", "--log-every", "64", "--learning-starts", "400")
+    assert conqur("train", played, *few, "--run-dir", tmp_path / "b")[0] == 0
+    assert told == [40, 0]  # on a data set, at once
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -282,7 +338,12 @@ WRONG = [
         "CartPole-v1 --replay-size 2000 --learning-starts 2001",
         "--learning-starts (2001) must be at",
     ),
-    ("CartPole-v1 --replay-size 99999999999", "--replay-size 99,999,999,999 takes 1,600.0 GB"),
+    (
+        "CartPole-v1 --replay-size 2000000000 --seeds 50 --num-envs 1",
+        "--replay-size 2,000,000,000 takes 1,600.0 GB",
+    ),
+    ("CartPole-v1 --replay-size 2147483648", "--replay-size must be below 2³¹, got 2147483648"),
+    ("CartPole-v1 --target-every 2147483648", "--target-every must be below 2³¹, got 2147483648"),
     ("CartPole-v1 --learning-rate 0", "--learning-rate must be a number above 0, got 0.0"),
     ("CartPole-v1 --learning-rate inf", "--learning-rate must be a number above 0, got inf"),
     ("CartPole-v1 --discount 1.5", "--discount must be a number of at least 0 and of at most 1"),
@@ -416,6 +477,27 @@ def test_a_run_goes_on_with_its_own_data_only(conqur, played, tmp_path):
     save_data(played, data)
     status, _, err = conqur("train", "--resume", "--steps", 256, "--run-dir", folder)
     assert status == 0, err
+
+
+def test_the_help_has_the_presets_values():
+    table = re.search(r"^ *(Presets .*?)\n\n", Train.__doc__, re.DOTALL | re.MULTILINE)[1]
+    head, *rows = (re.split(r"  +", line.strip()) for line in table.splitlines())
+    assert head == ["Presets", "tf-agents, dopamine", "nature", "minatar", "control"]
+    shown = {row[0].replace("-", "_"): row[1:] for row in rows}
+    assert set(shown) == set(SETTINGS) - {"environment", "algorithm"}
+    assert PRESETS["dopamine"] == PRESETS["tf-agents"] | {"network": "nature-same"}
+    for column, preset in enumerate(("tf-agents", "nature", "minatar", "control")):
+        for name, cells in shown.items():
+            value = PRESETS[preset][name]
+            if isinstance(value, int):
+                assert whole_number(cells[column]) == value, (preset, name)
+            elif isinstance(value, float):
+                assert float(cells[column]) == value, (preset, name)
+            elif cells[column] == "-":
+                default = {"minatar": "MinAtar/Breakout", "control": "CartPole-v1"}[preset]
+                assert default_preset(default) == (preset, {name: ""})
+            else:
+                assert cells[column] == value, (preset, name)
 
 
 def test_the_help_names_every_preset_and_preprocessing(conqur):

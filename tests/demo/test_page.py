@@ -11,6 +11,7 @@ import pytest
 from conqur import __version__, exact, tabular
 from conqur.demo.experiment import Demo, Example, Method, RandomStarts
 from conqur.demo.page import render
+from conqur.demo.pictures import _placed
 
 VOID = {"meta", "br"}
 
@@ -157,6 +158,32 @@ def test_plane_has_one_cone_for_each_policy(page):
     assert whole.count('class="sector"') == 6
     codes = re.findall(r'class="code">(\d+)<', whole)
     assert sorted(codes) == ["1121", "1122", "1211", "2122", "2211", "2212"]
+
+
+def test_names_of_points_are_not_written_over_each_other():
+    """Two that ended side by side, as far apart as Q-learning and regression do in the demo."""
+    names = [_placed(164.2, 73.8, "Q-learning", [])]
+    names.append(_placed(260.0, 84.2, "Batch regression", names))
+    names.append(_placed(120.0, 80.0, "Algorithm 1", names))
+    for i, name in enumerate(names):
+        left, right = name.span
+        assert left >= 0
+        assert right <= 320
+        for other in names[:i]:
+            apart = right < other.span[0] or other.span[1] < left
+            assert apart or abs(name.y - other.y) >= 13  # the size of the letters
+    assert names[0] == (155.2, 77.8, "Q-learning", "end")  # beside its point, where there is room
+
+
+def test_values_side_by_side_have_as_many_decimals(demo):
+    methods = tuple(
+        replace(method, value=value)
+        for method, value in zip(demo.grid_world.methods, (0.421, 0.27, 0.799), strict=True)
+    )
+    grid = replace(demo.grid_world, methods=methods, best_realizable=0.799)
+    page = render(replace(demo, grid_world=grid), "conqur demo")
+    assert "Q-learning (0.421) and the penalty alone (0.270) end below" in page
+    assert "The penalty alone 0.270<" in page
 
 
 def test_footer_has_command_and_version(page):

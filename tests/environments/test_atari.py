@@ -16,6 +16,7 @@ from conqur.environments.atari import (
     Preprocessing,
     _games,
     atari_game,
+    full_name,
     make_atari,
 )
 from conqur.environments.atari_exact import ExactAtari
@@ -61,6 +62,14 @@ def assert_same(ours, theirs):
 )
 def test_names_of_games(name, game):
     assert atari_game(name) == game
+
+
+def test_full_names_are_gymnasium_s():
+    for game in _games().values():
+        assert full_name(game) in gymnasium.registry
+        assert atari_game(full_name(game)) == game
+    for name in ("ALE/Pong-v5", "PongNoFrameskip-v4", "CartPole-v1", "CartPole", "a:Pong"):
+        assert full_name(name) == name
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,13 @@ def test_the_number_of_actions(path):
     for wrong in (np.array([1, 2]), np.array(4.0), np.array(2), np.array(-1)):
         with pytest.raises(ValueError, match="num_actions"):
             load_data(write(path, ARRAYS | {"num_actions": wrong}))
+    assert load_data(write(path, ARRAYS | {"num_actions": np.array(100_000)})).num_actions == 10**5
+    for change in (
+        {"num_actions": np.array(100_001)},
+        {"actions": np.full_like(ARRAYS["actions"], 2**40, np.int64)},
+    ):
+        with pytest.raises(ValueError, match=r"actions must be at most 100,000, but these are"):
+            load_data(write(path, ARRAYS | change))
 
 
 @pytest.mark.parametrize(

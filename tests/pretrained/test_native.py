@@ -166,7 +166,8 @@ def test_a_file_that_is_as_large_as_it_says(tmp_path):
 def test_paths_that_are_no_files(tmp_path):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
-    for name in ("loop", "dangling", "nothing", "", "a" * 300):
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("loop", "dangling", "nothing", "", "a" * 300, "pipe"):
         with pytest.raises(ValueError, match=r"there is no file|cannot be read|holds no network"):
             load(tmp_path / name)
 

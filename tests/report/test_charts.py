@@ -121,3 +121,11 @@ def test_style_is_found_and_loads_nothing():
     assert "prefers-color-scheme: dark" in report.style()
     assert "url(" not in report.style()
     assert "@import" not in report.style()
+
+
+def test_bars_show_their_intervals_within_the_chart():
+    bars = [Bar("one", 1.0, interval=(0.5, 2.0)), Bar("two", 0.5, interval=(-1.0, 1.0))]
+    svg = report.bar_chart(bars, title="title")
+    assert re.findall(r'<rect x="0" y="\d+" width="(.*?)"', svg) == ["50%", "25%"]
+    whiskers = re.findall(r'class="whisker" x1="(.*?)" x2="(.*?)" y1="(.*?)"', svg)
+    assert whiskers == [("25%", "100%", "27.0"), ("0%", "50%", "67.0")]

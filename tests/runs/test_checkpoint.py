@@ -50,6 +50,7 @@ def test_rings_are_as_if_every_row_had_been_kept(tmp_path_factory, capacity, gro
                 total_rows=total,
                 keep_rows=capacity,
                 log=LogPosition(0, ""),
+                config={},
             )
             if step == reload_after:
                 store = Checkpoints(folder)
@@ -185,10 +186,11 @@ def forge(run, change):
         (lambda c: c["state"].update(size=-1), "its size is impossible"),
         (lambda c: c.update(step="2"), "its step is impossible"),
         (lambda c: c.update(step=3), "it is of another step"),
-        (lambda c: c.update(format=2), "it was written by another version of conqur"),
+        (lambda c: c.update(format=1), "it was written by another version of conqur"),
         (lambda c: c.update(segments=3), "it lacks fields"),
         (lambda c: c.update(other=3), "it lacks fields"),
         (lambda c: c.pop("log"), "it lacks fields"),
+        (lambda c: c.update(config=3), "it lacks fields"),
         (lambda c: c["state"].update(size=10**15), "bytes instead of 1000000000000000"),
         (lambda c: c["state"].update(sha256="0"), "was changed"),
     ],

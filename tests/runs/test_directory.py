@@ -94,7 +94,7 @@ def test_a_damaged_manifest_is_made_anew(run_folder):
 
 
 def test_configurations_must_be_json(tmp_path):
-    for value in (math.nan, {1}, Path("x")):
+    for value in (math.nan, {1}, Path("x"), "\udcff"):
         with pytest.raises(ValueError, match="config must hold what JSON can"):
             RunDirectory.create(tmp_path / "run", {"x": value})
     assert not (tmp_path / "run").exists()
@@ -186,6 +186,34 @@ def test_what_differs_between_configurations():
         check_same_config({"ab": 1}, {"ab": 2}, may_change=["a"])
 
 
+def test_a_changed_configuration_file_is_refused_and_changes_nothing(run_folder):
+    """Also if what is asked for is what the file says."""
+    changed = CONFIG | {"learning_rate": 0.1, "steps": 200}
+    (run_folder / "config.json").write_text(json.dumps(changed))
+    for asked in (changed, CONFIG):
+        with RunDirectory.open(run_folder) as run:
+            before = files(run_folder)
+            with pytest.raises(RunError) as caught:
+                run.resume(asked, may_change={"steps"})
+            assert files(run_folder) == before
+        assert str(caught.value) == (
+            "config.json was changed since the last checkpoint:\n"
+            "  learning_rate: 0.00025 -> 0.1\n"
+            "Put it back, or name another --run-dir."
+        )
+    (run_folder / "config.json").write_text(json.dumps(CONFIG | {"steps": 200}))
+    with RunDirectory.open(run_folder) as run:
+        assert run.resume(CONFIG, may_change={"steps"}).step == 3
+
+
+@pytest.mark.parametrize("manifest", [{"seeds": ["x"]}, {"seeds": 7, "resumed": 5}])
+def test_a_strange_manifest_does_not_stop_the_run(run_folder, manifest):
+    (run_folder / "manifest.json").write_text(json.dumps(manifest))
+    with RunDirectory.open(run_folder, warn=[].append) as run:
+        assert run.resume(CONFIG).step == 3
+    assert len(json.loads((run_folder / "manifest.json").read_text())["resumed"]) == 1
+
+
 def test_another_version_only_warns_and_is_written_down(run_folder, monkeypatch):
     monkeypatch.setattr(conqur, "__version__", "9.9")
     warnings = []
@@ -215,6 +243,8 @@ def test_the_manifest_names_what_matters_but_no_machine(monkeypatch):
     assert found["seeds"] == [3]
     text = json.dumps(found)
     assert "/home" not in text
+    found = manifest.make_manifest(seeds=[], command="conqur " + os.fsdecode(b"run-\xff"))
+    assert found["command"] == "conqur 'run-?'"
     assert os.uname().nodename not in text
 
 
@@ -334,3 +364,37 @@ def test_warnings_go_to_stderr_unless_somebody_takes_them(tmp_path, capsys):
         run.load()
     line = "conqur: there is no checkpoint yet, starting from the beginning\n"
     assert capsys.readouterr() == ("", line)
+
+
+@pytest.mark.parametrize("name", ["lock", "log.jsonl", "speed.jsonl"])
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_only_files_of_its_own_are_written_to(run_folder, tmp_path, name, kind):
+    """A run directory may come from anybody."""
+    outside, victim = tmp_path / "outside", run_folder / name
+    outside.write_text("mine")
+    victim.unlink()
+    makers = {"link": lambda: victim.symlink_to(outside), "folder": victim.mkdir}
+    makers.get(kind, lambda: os.mkfifo(victim))()
+    before = files(run_folder)
+    with (
+        pytest.raises(RunError, match=f"{name} is no regular file: remove it, or name another"),
+        RunDirectory.open(run_folder) as run,
+    ):
+        run.load()
+    assert outside.read_text() == "mine"
+    assert files(run_folder).keys() == before.keys()
+
+
+def test_links_are_replaced_not_followed(run_folder, tmp_path):
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+    with RunDirectory.open(run_folder) as run:
+        run.load()
+        for name in ("config.json", "networks/x.safetensors"):
+            (run_folder / name).unlink(missing_ok=True)
+            (run_folder / name).symlink_to(outside)
+        run.write_network("x.safetensors", b"new")
+        run.resume(CONFIG | {"steps": 8}, may_change={"steps"})
+    assert outside.read_text() == "mine"
+    assert (run_folder / "networks" / "x.safetensors").read_bytes() == b"new"
+    assert json.loads((run_folder / "config.json").read_text())["steps"] == 8

@@ -2,10 +2,13 @@
 
 import io
 import math
+import os
+import sys
 
 import pytest
 from rich.console import Console
 
+from conqur._messages import warn
 from conqur.runs import progress
 from conqur.runs.progress import Bar, Lines, Pace, Quiet
 
@@ -44,6 +47,25 @@ def test_one_long_step_still_has_a_rate():
         pace.update(100.0 * step, step, {})
     assert pace.rate == 0.01
     assert pace.words == "0.01 steps/s, 0:11:40 left"
+
+
+def test_no_time_is_promised_before_learning_and_fast_steps_are_forgotten():
+    pace = Pace(1000, 0, learning_starts=100)
+    for second, step in enumerate((20, 60, 100)):
+        pace.update(float(second), step, {})
+        assert "left" not in pace.words
+    assert pace.words == "40 steps/s, not learning yet"
+    pace.update(60.0, 102, {})  # the first update, with its compilation
+    assert pace.words == ""
+    pace.update(61.0, 104, {})
+    assert pace.words == "2 steps/s, 0:07:28 left"
+
+
+def test_a_resumed_run_that_learns_has_its_rate_at_once():
+    pace = Pace(1000, 500, learning_starts=100)
+    pace.update(0.0, 510, {})
+    pace.update(1.0, 520, {})
+    assert pace.words == "10 steps/s, 0:00:48 left"
 
 
 def test_lines():
@@ -85,6 +107,18 @@ def test_bar():
     assert "2,500 steps/s, 0:00:03 left, return 3.25, loss 0.5" in text
 
 
+def test_a_terminal_of_80_columns_has_room_for_the_bar():
+    clock, stream = Clock(), io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=80)
+    with Bar(50_000_000, 0, console, clock) as bar:
+        for step in (10, 25_012_345):
+            clock.now += 1000
+            bar.update(step, mean_return=-1234.5, loss=0.001234)
+    last = stream.getvalue().split("step ")[-1]
+    assert "25,012 steps/s, 0:16:39 left, return -1234, loss 0.001234" in last
+    assert last.count("━") >= 15
+
+
 def test_which_one_is_shown(monkeypatch, capsys):
     assert isinstance(progress(10, quiet=True), Quiet)
     with progress(10, quiet=True) as shown:
@@ -101,3 +135,27 @@ def test_which_one_is_shown(monkeypatch, capsys):
 def test_no_steps_are_refused():
     with pytest.raises(ValueError, match="total must be a whole number of at least 1, got 0"):
         progress(0)
+
+
+@pytest.mark.parametrize("kind", [Lines, Bar])
+def test_what_nobody_reads_any_more_is_no_reason_to_stop(monkeypatch, kind):
+    reader, writer = os.pipe()
+    if kind is Bar:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    with open(writer, "w", encoding="utf-8") as stderr:  # it is flushed in the end, too
+        monkeypatch.setattr(sys, "stderr", stderr)
+        with progress(10) as shown:
+            assert isinstance(shown, kind)
+            os.close(reader)
+            for step in range(10):
+                shown.update(step)
+            warn("nobody hears this")
+        warn("nor this")
+
+
+def test_closed_streams_say_nothing(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stderr", None)
+    with progress(10) as shown:
+        shown.update(5)
+    warn("nothing")
+    assert capsys.readouterr().out == ""

@@ -222,7 +222,12 @@ def replace_by_a_folder(path, rng):
     path.mkdir()
 
 
-DAMAGES = [flip] * 6 + [truncate] * 3 + [remove]
+def replace_by_a_loop(path, rng):
+    path.unlink()
+    path.symlink_to(path)
+
+
+DAMAGES = [flip] * 6 + [truncate] * 3 + [remove, replace_by_a_folder, replace_by_a_loop]
 
 
 @pytest.mark.parametrize("pattern", ["checkpoint-*9.json", "state-*9-*", "rows-*24-*"])
@@ -250,6 +255,8 @@ def test_the_previous_checkpoint_is_used_when_one_is_damaged(saved, tmp_path, pa
 @pytest.mark.parametrize("damage", [flip, truncate, remove, replace_by_a_folder])
 def test_a_damaged_segment_that_both_need(run_folder, damage):
     """It starts from the beginning, and destroys nothing."""
+    (run_folder / "networks" / "best.safetensors").write_bytes(b"old")
+    os.mkfifo(run_folder / "networks" / "pipe")
     victim = next((run_folder / "checkpoints").glob("rows-*18-*"))
     damage(victim, random.Random(0))
     names = {path.name for path in (run_folder / "checkpoints").iterdir()}
@@ -261,12 +268,16 @@ def test_a_damaged_segment_that_both_need(run_folder, damage):
     ]
     assert all(line.endswith(", starting from the beginning") for line in warnings[:2])
     aside = run_folder / "damaged-1"
-    assert warnings[2:] == [f"the damaged checkpoints and their log were moved to {aside}"]
+    assert warnings[2:] == [
+        f"the damaged checkpoints and their log were moved to {aside}, the networks copied"
+    ]
     assert {path.name for path in (aside / "checkpoints").iterdir()} == names
     assert (aside / "log.jsonl").read_bytes() == toy_run.log_text(9)
     with RunDirectory.open(run_folder, warn=[].append) as run:
         run.load()
+        run.write_network("best.safetensors", b"new")
         toy_run.train(run, 0, 2)
+    assert (aside / "networks" / "best.safetensors").read_bytes() == b"old"
     assert toy_run.check_folder(run_folder) == 2
 
 
@@ -357,3 +368,16 @@ def test_a_network_that_does_not_fit_leaves_the_old_one(run_folder, monkeypatch)
                 run.write_network("best.safetensors", b"new")
         assert path.read_bytes() == b"old"
         assert os.listdir(run.networks) == ["best.safetensors"]
+
+
+def test_folders_in_the_place_of_leftovers_are_left_alone(run_folder):
+    names = [
+        run_folder / "checkpoints" / "state-000000000010-0123456789abcdef.safetensors",
+        run_folder / "networks" / f"best.safetensors.{'2b' * 8}.partial",
+    ]
+    for path in names:
+        path.mkdir()
+        (path / "thesis.txt").write_text("mine")
+    assert toy_run.check_folder(run_folder) == 9
+    assert not any(path.exists() for path in names)
+    assert len(list(run_folder.rglob("*.aside/thesis.txt"))) == 2

@@ -1,0 +1,56 @@
+"""What `conqur train` says before it starts, and where it writes."""
+
+import re
+import shlex
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from conqur.config import TrainConfig
+
+
+def free_folder(config: "TrainConfig") -> tuple[Path, Path | None]:
+    """The first folder of a run's name that is not there, and the last one that is, if any."""
+    stem = re.sub(r"[^\w.-]+", "-", f"{config.environment}-{config.algorithm}").strip("-")
+    before = None
+    for number in count(1):
+        path = Path("runs") / (stem if number == 1 else f"{stem}-{number}")
+        if not path.exists():
+            break
+        before = path
+    return path, before
+
+
+def other_folder(before: Path, folder: Path) -> str:
+    """That there was a run of this name, and how to go on with it."""
+    from conqur.runs.checkpoint import Checkpoints
+    from conqur.runs.layout import CHECKPOINTS
+
+    kept = before / CHECKPOINTS
+    steps = Checkpoints(kept).steps() if kept.is_dir() else []
+    resume = shlex.join(["conqur", "train", "--resume", "--run-dir", str(before)])
+    there = f" (step {steps[0]:,}; to go on: {resume})" if steps else ""
+    return f"{before} exists{there}; writing to {folder}"
+
+
+def header(config: "TrainConfig", settings: str, folder: Path) -> str:
+    """What is about to be trained, with what and where to.
+
+    Args:
+        config: of the run.
+        settings: where they come from.
+        folder: the run's.
+    """
+    import jax
+
+    weights = ", ".join(f"{weight:g}" for weight in config.penalty_weights)
+    seeds = f"seed {config.seeds[0]}" if len(config.seeds) == 1 else f"{len(config.seeds)} seeds"
+    several = len(config.members) > 1
+    networks = f"{len(config.members)} networks" if several else "one network"
+    means = "; return and loss are means over the networks" if several else ""
+    return (
+        f"{config.algorithm.upper()} on {config.environment}: {networks} (λ {weights}; {seeds}), "
+        f"{config.steps:,} steps each, {settings}, on {jax.devices()[0].device_kind}, "
+        f"in {folder}{means}"
+    )

@@ -1,0 +1,194 @@
+"""What heads promise and what their greedy policies earn, in the same states."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float
+
+from conqur.environments.interface import VectorEnvironment
+from conqur.evaluation import act, checked_actions, episode_seeds
+from conqur.statistics import bootstrap_interval
+
+CUT = 0.05
+"""States count whose return lacks at most this share of what would follow a cut."""
+MOST_STEPS = 2_000
+"""Of an episode; then it is cut."""
+
+
+@dataclass(frozen=True, eq=False)
+class Worth:
+    """What one head promises and earns, means over the states it visits.
+
+    Attributes:
+        promised: the Q-labels r + γ max Q(s', ·) that the head gives in the states it visits.
+        earned: the discounted rewards that it went on to get from there.
+        excess: `promised` − `earned`; NaN, as both, if no state can be counted.
+        interval: of the excess, over episodes.
+        score: undiscounted and unclipped, over all episodes.
+        score_interval: of the score.
+        episodes: those with states that count.
+        cut: episodes that were cut, by a time limit or after `MOST_STEPS`.
+        scores: of each episode; the same starts for all heads.
+    """
+
+    promised: float
+    earned: float
+    excess: float
+    interval: tuple[float, float]
+    score: float
+    score_interval: tuple[float, float]
+    episodes: int
+    cut: int
+    scores: tuple[float, ...]
+
+
+class Record(NamedTuple):
+    """Episodes of N copies of an environment, step by step."""
+
+    rewards: Float[np.ndarray, "T N"]
+    terminal: Bool[np.ndarray, "T N"]
+    over: Bool[np.ndarray, "T N"]
+    best: Float[np.ndarray, "T1 N"]
+    """max Q(s, ·), one more than there are steps."""
+
+
+def play(
+    q: Any,
+    environment: VectorEnvironment,
+    *,
+    policies: int,
+    discount: float,
+    clip_rewards: bool,
+    seed: int,
+    epsilon: float = 0.001,
+    most_steps: int = MOST_STEPS,
+) -> tuple[Worth, ...]:
+    """Play with heads, one episode in every copy of the environment, on common starts.
+
+    Args:
+        q: of all policies, see `conqur.evaluation.evaluate`.
+        environment: with as many copies for each policy as there shall be episodes.
+        policies: K.
+        discount: γ.
+        clip_rewards: to [−1, 1], as labels are made.
+        seed: of the starts.
+        epsilon: the probability of a random action.
+        most_steps: then an episode is cut.
+    """
+    record = _recorded(q, environment, policies, seed, epsilon, most_steps)
+    episodes = [episode(record, i) for i in range(environment.num_envs)]
+    copies = environment.num_envs // policies
+    return tuple(
+        worth(episodes[first : first + copies], discount=discount, clip_rewards=clip_rewards)
+        for first in range(0, environment.num_envs, copies)
+    )
+
+
+class Episode(NamedTuple):
+    """One episode of T steps; `best` is one longer than the rewards, `ended` not by a cut."""
+
+    rewards: Float[np.ndarray, " T"]
+    best: Float[np.ndarray, " T1"]
+    ended: bool
+
+
+def episode(record: Record, i: int) -> Episode:
+    """The first episode of a copy."""
+    over = np.flatnonzero(record.over[:, i])
+    length = int(over[0]) + 1 if len(over) else len(record.over)
+    ended = bool(record.terminal[length - 1, i])
+    return Episode(record.rewards[:length, i], record.best[: length + 1, i], ended)
+
+
+def worth(episodes: list[Episode], *, discount: float, clip_rewards: bool) -> Worth:
+    """What episodes of one head come to."""
+    sums = []
+    for one in episodes:
+        rewards = np.clip(one.rewards, -1, 1) if clip_rewards else one.rewards
+        usable = len(rewards) if one.ended else max(0, len(rewards) - horizon(discount))
+        following = one.best[1:].copy()
+        following[-1] *= not one.ended
+        labels = rewards + discount * following
+        found = returns(rewards, discount)
+        sums.append((labels[:usable].sum(), found[:usable].sum(), usable))
+    promised, earned, states = np.array([each for each in sums if each[2]]).reshape(-1, 3).T
+    scores = tuple(float(one.rewards.sum()) for one in episodes)
+    excess = _each(promised - earned, states)
+    return Worth(
+        promised=_mean(_each(promised, states)),
+        earned=_mean(_each(earned, states)),
+        excess=_mean(excess),
+        interval=bootstrap_interval(excess) if len(excess) else (math.nan, math.nan),
+        score=_mean(scores),
+        score_interval=bootstrap_interval(scores),
+        episodes=len(states),
+        cut=sum(not one.ended for one in episodes),
+        scores=scores,
+    )
+
+
+def returns(rewards: Float[np.ndarray, " T"], discount: float) -> Float[np.ndarray, " T"]:
+    """The discounted return from every step on."""
+    found = np.zeros(len(rewards) + 1)
+    for t in reversed(range(len(rewards))):
+        found[t] = rewards[t] + discount * found[t + 1]
+    return found[:-1]
+
+
+def horizon(discount: float) -> int:
+    """After how many steps what follows weighs no more than `CUT`."""
+    if discount >= 1:
+        return 2**31
+    return 1 if discount <= CUT else math.ceil(math.log(CUT) / math.log(discount))
+
+
+def _recorded(
+    q: Any,
+    environment: VectorEnvironment,
+    policies: int,
+    seed: int,
+    epsilon: float,
+    most_steps: int,
+) -> Record:
+    spec, count = environment.spec, environment.num_envs
+    copies = count // policies
+    seeds, keys = episode_seeds(seed, range(copies))
+    frames, reset = environment.reset(seeds * policies), np.ones(count, bool)
+    observations = jnp.zeros((policies, copies, *spec.observation_shape), spec.frame_dtype)
+    rows: list[Any] = []
+    best: list[Any] = []
+    done = np.zeros(count, bool)
+    for time in range(most_steps + 1):
+        observations, chosen, q_values = act(
+            q, spec, observations, frames, reset, keys, np.int32(time), np.float32(epsilon)
+        )
+        best.append(np.asarray(q_values, np.float64).max(axis=-1).ravel())
+        if done.all() or time == most_steps:
+            break
+        step = environment.step(checked_actions(chosen))
+        frames, reset = step.frame, step.reset
+        row = (step.reward, step.terminal, step.game_over)
+        rows.append(tuple(np.array(values) for values in row))
+        done |= rows[-1][2]
+    rewards, terminal, over = (np.stack(values) for values in zip(*rows, strict=True))
+    return Record(rewards.astype(np.float64), terminal, over, np.stack(best))
+
+
+def _each(
+    sums: Float[np.ndarray, " E"], states: Float[np.ndarray, " E"]
+) -> Float[np.ndarray, " E"]:
+    """Each episode's part in a mean over states, Σ sums / Σ states: their mean is that mean.
+
+    They spread as much as the ratio varies with the episodes that are drawn.
+    """
+    if not len(states):
+        return sums
+    ratio = sums.sum() / states.sum()
+    return ratio + (sums - ratio * states) / states.mean()
+
+
+def _mean(values: Any) -> float:
+    return float(np.mean(values)) if len(values) else math.nan

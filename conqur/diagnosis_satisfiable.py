@@ -1,0 +1,178 @@
+"""How many of the choices behind labels one linear head can make together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.optimize
+from jaxtyping import Array, Float, Int
+
+from conqur import _checks
+from conqur.exact import Consistency, Verdict, consistent_head
+from conqur.regressor import Dense
+
+MOST_UNKNOWNS = 4_000
+"""Weights of a head up to which resolved choices are tested exactly: more would take minutes."""
+MOST_STEPS = 300
+"""Of L-BFGS, in each stage of the search for a head that makes many choices."""
+_ROUNDING = 1e-6
+"""Of features, which are of single precision."""
+
+
+@dataclass(frozen=True, eq=False)
+class Satisfiable:
+    """How many of the choices one head can make together.
+
+    Attributes:
+        distinct: states with different features.
+        rank: of the features, with the bias.
+        contradictory: states that are committed to more than one action.
+        found: the share of all choices that some head makes, the best that was found.
+        bound: no head makes a larger share: of contradictory choices of one state it makes the
+            most frequent ones at best; and one choice less if even those are inconsistent.
+        resolved: whether one head can make the most frequent choice of every state, which would
+            attain that; None if it was not tested.
+        margin_lower: of that test, see `conqur.exact.Verdict`.
+        margin_upper: of that test.
+    """
+
+    distinct: int
+    rank: int
+    contradictory: int
+    found: float
+    bound: float
+    resolved: Consistency | None
+    margin_lower: float
+    margin_upper: float
+
+    @property
+    def union(self) -> Consistency:
+        """Whether one head can make all choices."""
+        if self.contradictory:
+            return Consistency.INCONSISTENT
+        if self.found == 1:
+            return Consistency.CONSISTENT
+        return self.resolved or Consistency.UNDECIDED
+
+    @property
+    def telling(self) -> bool:
+        """Whether there are many more states than features: else most choices hold together."""
+        return self.distinct >= 10 * self.rank
+
+
+def satisfiable(
+    features: Float[np.ndarray, "S F"],
+    assigned: Int[np.ndarray, " S"],
+    heads: Sequence[Dense],
+    *,
+    most_unknowns: int = MOST_UNKNOWNS,
+) -> Satisfiable:
+    """How many choices one head can make together: the best found, and a bound.
+
+    Args:
+        features: φ of the states.
+        assigned: σ, the committed actions.
+        heads: that may be good ones already.
+        most_unknowns: larger heads are not tested exactly.
+    """
+    num_actions = len(heads[0].bias)
+    _checks.action_array("assigned", assigned, length=len(features), num_actions=num_actions)
+    states, which = np.unique(features, axis=0, return_inverse=True)
+    counts = np.zeros((len(states), num_actions))
+    np.add.at(counts, (which.ravel(), assigned), 1)
+    extended = np.column_stack([states, np.ones(len(states))]).astype(np.float64)
+    verdict = _resolved(states, counts, most_unknowns)
+    candidates = [np.vstack([head.weight, head.bias]).astype(np.float64) for head in heads]
+    if verdict.theta is None:
+        candidates.append(_search(extended, counts))
+    else:
+        candidates.append(verdict.theta)
+    tested = num_actions * extended.shape[1] <= most_unknowns
+    return Satisfiable(
+        distinct=len(states),
+        rank=int(np.linalg.matrix_rank(extended, rtol=_ROUNDING)),
+        contradictory=int((np.count_nonzero(counts, axis=1) > 1).sum()),
+        found=max(_made(extended, counts, theta) for theta in candidates) / len(assigned),
+        bound=_most(counts, verdict) / len(assigned),
+        resolved=verdict.outcome if tested else None,
+        margin_lower=verdict.margin_lower,
+        margin_upper=verdict.margin_upper,
+    )
+
+
+def _resolved(
+    states: Float[np.ndarray, "D F"], counts: Float[np.ndarray, "D A"], most_unknowns: int
+) -> Verdict:
+    """Whether one head can make the most frequent choice of every state."""
+    if counts.shape[1] * (states.shape[1] + 1) > most_unknowns:
+        return Verdict(Consistency.UNDECIDED, None, None, 0.0, np.inf)
+    return consistent_head(states, counts.argmax(axis=1), counts.shape[1])
+
+
+def _most(counts: Float[np.ndarray, "D A"], verdict: Verdict) -> float:
+    """No head makes more choices."""
+    top = np.sort(counts, axis=1)
+    # Where two actions are equally frequent, another resolution might be consistent.
+    only_one = counts.shape[1] == 1 or bool((top[:, -1] > top[:, -2]).all())
+    proved = verdict.outcome is Consistency.INCONSISTENT and only_one
+    return float(top[:, -1].sum()) - proved
+
+
+def _made(
+    extended: Float[np.ndarray, "D G"],
+    counts: Float[np.ndarray, "D A"],
+    theta: Float[np.ndarray, "G A"],
+) -> float:
+    """How many choices a head makes, with a lead."""
+    q_values = extended @ theta
+    best = q_values.argmax(axis=1)
+    ahead = (q_values < q_values.max(axis=1, keepdims=True)).sum(axis=1) == counts.shape[1] - 1
+    return float(counts[np.arange(len(counts)), best][ahead].sum())
+
+
+def _search(
+    extended: Float[np.ndarray, "D G"], counts: Float[np.ndarray, "D A"]
+) -> Float[np.ndarray, "G A"]:
+    """A head that makes many choices: the likeliest first, then a smoothed count climbed from it.
+
+    Counting is not convex; what is found is a lower bound. Features are whitened, as learned ones
+    are too correlated for L-BFGS.
+    """
+    left, singular, right = np.linalg.svd(extended, full_matrices=False)
+    kept = singular > extended.shape[1] * np.finfo(np.float64).eps * singular[0]
+    to_features = right[kept].T / singular[kept] * np.sqrt(len(extended))
+    best = np.zeros((int(kept.sum()), counts.shape[1]))
+    with jax.enable_x64(True):
+        basis = jnp.asarray(left[:, kept] * np.sqrt(len(extended)))
+        weights = jnp.asarray(counts / counts.sum())
+        for objective in (_unlikeliness, _smoothed_misses):
+            best = _minimised(objective, best, basis, weights)
+    return to_features @ best
+
+
+def _minimised(objective: Any, start: Any, basis: Array, weights: Array) -> Any:
+    found = scipy.optimize.minimize(
+        lambda flat: tuple(np.asarray(v) for v in objective(flat, basis, weights)),
+        start.ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": MOST_STEPS},
+    )
+    return found.x.reshape(start.shape)
+
+
+@jax.jit
+@jax.value_and_grad
+def _unlikeliness(flat: Array, basis: Array, weights: Array) -> Float[Array, ""]:
+    q_values = basis @ flat.reshape(basis.shape[1], -1)
+    return -jnp.sum(weights * jax.nn.log_softmax(q_values))
+
+
+@jax.jit
+@jax.value_and_grad
+def _smoothed_misses(flat: Array, basis: Array, weights: Array) -> Float[Array, ""]:
+    q_values = basis @ flat.reshape(basis.shape[1], -1)
+    return 1 - jnp.sum(weights * jax.nn.softmax(q_values))

@@ -1,0 +1,95 @@
+"""`conqur diagnose`: a tiny network end to end, and what it refuses."""
+
+import json
+import shutil
+
+import pytest
+from tiny_runs import sentence
+
+TINY = (
+    *("--levels", 3, "--transitions", 60, "--updates", 20, "--target-every", 1),
+    *("--episodes", 4, "--num-envs", 4, "--learning-rate", 0.01),
+)
+
+
+@pytest.fixture
+def page(tmp_path):
+    return tmp_path / "page.html"
+
+
+def test_a_network_end_to_end(conqur, cartpole, page):
+    arguments = ("diagnose", cartpole, *TINY, "--output", page, "--json")
+    status, out, err = conqur(*arguments)
+    assert status == 0, err
+    assert out.count("\n") == 1
+    found = json.loads(out)
+    assert found["environment"] == "CartPole-v1"
+    assert found["network"]["penalty_weight"] == 0.0
+    assert found["settings"]["levels"] == 3
+    assert "level 3 of 3" in err
+    for name in ("plain", "penalised"):
+        copy = found[name]
+        choices = copy["breaks"]["choices"]
+        assert 100 < choices < 180
+        assert copy["breaks"]["share"] == copy["breaks"]["after_levels"][-1]
+        can = copy["satisfiable"]
+        assert 1 - copy["breaks"]["share"] <= can["found"] <= can["bound"] <= 1
+        assert can["found"] * choices == pytest.approx(round(can["found"] * choices))
+        assert can["union"] in ("consistent", "inconsistent", "undecided")
+        assert len(copy["labels"]) == len(copy["churn"]["between"]) == 3
+        assert copy["churn"]["since_start"][0] == copy["churn"]["between"][0]
+        assert len(copy["worth"]["scores"]) == 4
+    assert found["checkpoint"]["gaps"]["quantiles"]["0.5"] > 0
+    text = page.read_text()
+    assert f"Of {found['plain']['breaks']['choices']} choices" in found["summary"]
+    assert found["summary"].partition(" (")[0].replace(" %", "&nbsp;%") in text
+    assert str(cartpole) in text  # the command that made it
+    assert conqur(*arguments)[1] == out
+
+
+def test_words_for_people(conqur, cartpole, page):
+    status, out, err = conqur("diagnose", cartpole, *TINY, "--output", page, "--units", "gap")
+    assert status == 0, err
+    first, empty, paragraph, *_, last = out.splitlines()
+    assert "choices behind its labels" in first
+    assert empty == ""
+    assert paragraph.startswith("Of ")
+    assert last.endswith(f"Page: {page}")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--levels", 1), "--levels must be a whole number of at least 2, got 1"),
+        (("--penalty-weight", 0), "--penalty-weight must be a number above 0, got 0"),
+        (("--learning-rate", "nan"), "--learning-rate must be a number above 0"),
+        (("--units", "volts"), "--units"),
+        (("--env", "Acrobot-v1"), "actions"),
+        (("--env", "NoSuch-v0"), "NoSuch"),
+        (("--transitions", 1.5), "--transitions must be a whole number"),
+        (("--output", "/nowhere/page.html"), "there is no folder /nowhere"),
+    ],
+)
+def test_wrong_use_is_told_in_one_sentence(conqur, cartpole, page, options, words):
+    status, out, err = conqur("diagnose", cartpole, *TINY, "--output", page, *options)
+    assert status in (1, 2)
+    assert out == ""
+    sentence(words, err)
+    assert not page.exists()
+
+
+def test_a_folder_of_several_networks(conqur, cartpole, tmp_path, page):
+    (network,) = (cartpole / "networks").iterdir()
+    for name in "ab":
+        shutil.copy(network, tmp_path / f"{name}.safetensors")
+    status, _, err = conqur("diagnose", tmp_path, *TINY, "--output", page)
+    assert status == 2
+    sentence("holds 2 networks; name one of them", err)
+
+
+def test_no_network(conqur, tmp_path, page):
+    (tmp_path / "x.safetensors").write_bytes(b"nonsense")
+    for name in ("x.safetensors", "missing"):
+        status, _, err = conqur("diagnose", tmp_path / name, "--output", page)
+        assert status == 1
+        sentence(name, err)

@@ -1,0 +1,206 @@
+"""Tuning runs end to end: what they leave behind, and that they survive."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+from tiny_runs import sentence
+
+from conqur import tuning
+from conqur.pretrained import load
+
+TINY = (
+    *("--transitions", "40", "--updates", "6", "--levels", "5", "--nodes", "4", "--pool", "6"),
+    *("--splitting-factor", "2", "--expanded", "2", "--dive-levels", "1", "--num-envs", "2"),
+    *("--evaluation-episodes", "2", "--evaluate-every", "2", "--final-episodes", "4"),
+)
+SAME = ("log.jsonl", "tree.jsonl", "evaluations.jsonl", "networks/best.safetensors")
+
+
+@pytest.fixture(scope="module")
+def network(cartpole):
+    return next((cartpole / "networks").iterdir())
+
+
+@pytest.fixture(scope="module")
+def tuned(network, tmp_path_factory):
+    from conqur import cli
+
+    folder = tmp_path_factory.mktemp("tune") / "run"
+    assert cli.run(["tune", str(network), *TINY, "--run-dir", str(folder), "--json"]) == 0
+    return folder
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_tree_has_a_line_for_every_node(tuned):
+    rows = lines(tuned / "tree.jsonl")
+    assert [row["id"] for row in rows] == list(range(1 + 2 + 4 + 4 + 4 + 4))
+    assert rows[0]["kind"] == "root"
+    assert rows[0]["parent"] is None
+    names = "id parent level kind score calibrated assigned_how status penalty bellman"
+    assert all(set(row) == set(names.split()) for row in rows)
+    by_id = {row["id"]: row for row in rows}
+    for row in rows[1:]:
+        assert by_id[row["parent"]]["level"] < row["level"]
+        assert row["kind"] == ("dive" if row["level"] == 3 else "expansion")
+        assert row["score"] == pytest.approx(row["bellman"] + 10 * row["penalty"], rel=1e-4)
+    statuses = [row["status"] for row in rows]
+    assert statuses.count("frontier") == 4
+    assert statuses.count("pool") == 2
+    parents = {row["parent"] for row in rows}
+    assert all((row["status"] == "expanded") == (row["id"] in parents) for row in rows)
+
+
+def test_the_log_shows_gap_churn_and_entropy_of_every_level(tuned):
+    rows = lines(tuned / "log.jsonl")
+    assert [row["step"] for row in rows] == [1, 2, 3, 4, 5]
+    for row in rows:
+        assert row["gap"] > 0
+        assert 0 <= row["churn"] <= 1
+        assert (row["entropy"] > 0) == (row["kind"] == "expansion" or row["step"] == 1)
+        assert (row["greedy"] == 1) == (row["kind"] == "dive")
+
+
+def test_evaluations_are_paired_with_the_checkpoint(tuned):
+    rows = lines(tuned / "evaluations.jsonl")
+    assert [row["level"] for row in rows] == [0, *[2] * 4, *[4] * 4, *[5] * 4]
+    assert rows[0]["gain"] == 0  # the root is the checkpoint
+    for row in rows:
+        assert row["gain"] == pytest.approx(row["mean"] - row["checkpoint"])
+
+
+def test_the_summary_says_what_was_found(tuned):
+    summary = json.loads((tuned / "summary.json").read_text())
+    chosen = summary["chosen"]
+    assert chosen["episodes"] == summary["chosen_by_score"]["episodes"] == 4
+    assert chosen["gain"] == pytest.approx(chosen["mean"] - summary["checkpoint"]["mean"])
+    assert summary["best_of_evaluations"]["gain"] == max(
+        row["gain"] for row in lines(tuned / "evaluations.jsonl")
+    )
+    better = chosen["gain_interval"][0] is not None and chosen["gain_interval"][0] > 0
+    assert summary["handed_back"] == (f"node {chosen['node']}" if better else "checkpoint")
+    assert summary["frames"] >= 5 * 40
+    assert summary["played_frames"] > 0
+    assert summary["seconds"] > 0
+
+
+def test_the_frontier_and_the_best_network_can_be_loaded(tuned, network):
+    names = sorted(path.name for path in (tuned / "networks").iterdir())
+    frontier = [r["id"] for r in lines(tuned / "tree.jsonl") if r["status"] == "frontier"]
+    assert names == sorted(
+        ["best.safetensors", "checkpoint.safetensors", *(f"node-{i}.safetensors" for i in frontier)]
+    )
+    checkpoint, node = load(network), load(tuned / "networks" / f"node-{frontier[0]}.safetensors")
+    same = jax.tree.map(np.array_equal, node.regressor.body, checkpoint.regressor.body)
+    assert all(jax.tree.leaves(same))
+    assert not np.array_equal(node.regressor.head.weight, checkpoint.regressor.head.weight)
+
+
+@pytest.mark.parametrize("level", [1, 3, 5])
+def test_killed_after_any_level_it_goes_on_as_if_it_had_not_been(
+    network,
+    tuned,
+    tmp_path,
+    monkeypatch,
+    conqur,
+    level,
+):
+    folder = tmp_path / "run"
+    save = tuning._save
+
+    def last(kept, run, tree, records, saved):
+        save(kept, run, tree, records, saved)
+        if tree.level == level:
+            raise RuntimeError("killed")
+
+    monkeypatch.setattr(tuning, "_save", last)
+    status, _, _ = conqur(
+        "tune", network, *TINY, "--run-dir", folder, "--json", "--save-every", "1e-9"
+    )
+    assert status == 1
+    monkeypatch.setattr(tuning, "_save", save)
+    assert conqur("tune", "--resume", "--run-dir", folder, "--json")[0] == 0
+    for name in SAME:
+        assert (folder / name).read_bytes() == (tuned / name).read_bytes(), name
+    mine, other = (json.loads((f / "summary.json").read_text()) for f in (folder, tuned))
+    assert mine.pop("seconds") > 0
+    other.pop("seconds")
+    assert mine == other
+
+
+def test_what_is_no_better_than_the_checkpoint_is_not_handed_back(network, tmp_path, conqur):
+    folder = tmp_path / "run"
+    status, out, _ = conqur("tune", network, *TINY, "--updates", "0", "--run-dir", folder)
+    assert status == 0
+    assert "may be chance" in out
+    best, checkpoint = load(folder / "networks" / "best.safetensors"), load(network)
+    np.testing.assert_array_equal(best.regressor.head.weight, checkpoint.regressor.head.weight)
+    assert best.origin["tuned"] == "checkpoint"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--search", "best-first"),
+        ("--search", "depth-first", "--buffer", "window:2"),
+        ("--search", "local"),
+        ("--search", "independent", "--penalty-weight", "0"),
+        ("--children", "random", "--scoring", "rollouts", "--rollout-episodes", "2"),
+        ("--children", "strict", "--transitions", "12"),
+        ("--whole-network", "--data", "replay"),
+        ("--refit", "lbfgs", "--units", "gap", "--scoring", "initial-label"),
+    ],
+)
+def test_every_kind_of_search_runs(network, tmp_path, conqur, options):
+    arguments = (*TINY, "--levels", "3", "--evaluation-episodes", "0", *options)
+    status, out, err = conqur("tune", network, *arguments, "--run-dir", tmp_path / "r", "--json")
+    assert status == 0, err
+    assert json.loads(out)["levels"] == 3
+
+
+def test_from_scratch(tmp_path, conqur):
+    arguments = (*TINY, "--levels", "2", "--env", "CartPole-v1", "--whole-network")
+    status, out, err = conqur("tune", *arguments, "--run-dir", tmp_path / "r", "--json")
+    assert status == 0, err
+    assert json.loads(out)["finished"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--splitting-factor", "0"), "--splitting-factor must be a whole number of at least 1"),
+        (("--expanded", "7"), "--expanded (7) must be at most pool (6)"),
+        (("--nodes", "9"), "--nodes (9) must be at most pool (6)"),
+        (("--penalty-weight", "-1"), "--penalty-weight must be a number of at least 0"),
+        (("--buffer", "window:0"), "--buffer 'window:0' is not possible"),
+        (("--buffer", "some"), "--buffer must be all, window:LEVELS"),
+        (("--scoring", "luck"), "--scoring must be one of loss"),
+        (("--env", "LunarLander-v3"), "chooses among 2 actions, but LunarLander-v3 has 4"),
+        (("--env", "Acrobot-v1"), "chooses among 2 actions, but Acrobot-v1 has 3"),
+        (("--children", "strict", "--transitions", "5000"), "at most 5000 states"),
+        (("--expanded", "4"), "--nodes (4) must be at least"),
+    ],
+)
+def test_bad_input_is_one_sentence_before_any_work(network, tmp_path, conqur, options, words):
+    folder = tmp_path / "run"
+    status, out, err = conqur("tune", network, *TINY, *options, "--run-dir", folder)
+    assert status != 0
+    assert out == ""
+    sentence(words, err)
+    assert not folder.exists()
+
+
+def test_a_network_has_to_be_named(conqur, cartpole):
+    status, _, err = conqur("tune")
+    assert status == 2
+    sentence("name a CHECKPOINT", err)
+
+
+def test_settings_do_not_change_on_resume(tuned, conqur):
+    status, _, err = conqur("tune", "--resume", "--run-dir", tuned, "--penalty-weight", "3")
+    assert status == 1
+    assert "--penalty-weight" in err

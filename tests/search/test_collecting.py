@@ -1,0 +1,143 @@
+"""Batches of the search, against a plain loop over the same environment."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from conqur.environments import make
+from conqur.environments.data import FixedData
+from conqur.environments.journal import Journal
+from conqur.regressor import Architecture, Dense, Perceptron, initial_regressor
+from conqur.runs import flatten
+from conqur.search.approximator import LinearTuning
+from conqur.search.collecting import Collector, DataCollector
+
+SEEN = []
+
+
+class Counting(LinearTuning):
+    """Counts how many states its body embeds."""
+
+    def embed(self, observations):
+        jax.debug.callback(lambda: SEEN.append(len(observations)))
+        return super().embed(observations)
+
+
+def cartpole(num_envs=3, transitions=50, approximator=None, epsilon=0.3, name="CartPole-v1"):
+    environment = make(name, num_envs)
+    spec = environment.spec
+    architecture = Architecture("mlp", spec.observation_shape, len(spec.actions), (7,))
+    regressor = initial_regressor(jax.random.key(0), architecture)
+    approximator = approximator or LinearTuning(regressor.body)
+    collector = Collector(
+        approximator,
+        Journal(environment, (0,)),
+        transitions=transitions,
+        epsilon=epsilon,
+        clip_rewards=False,
+        seed=1,
+    )
+    return collector, regressor
+
+
+def test_a_batch_is_what_a_plain_loop_would_have_stored():
+    """With the actions that were sent, played again in a second environment."""
+    collector, regressor = cartpole()
+    sent = []
+    send = collector._environment.send
+    collector._environment.send = lambda actions: (sent.append(actions.copy()), send(actions))
+    batches = [collector.collect(regressor.head) for _ in range(3)]
+
+    journal = Journal(make("CartPole-v1", 3), (0,))
+    observations, first = journal.begin(), np.ones(3, bool)
+    running, steps = np.zeros(3), iter(sent)
+    for batch in batches:
+        rows, returns = [], []
+        for _ in range(batch.steps):
+            actions = next(steps)
+            journal.send(actions)
+            step = journal.receive()
+            running += step.reward
+            returns += running[step.game_over].tolist()
+            running[step.game_over] = 0
+            rows += [
+                (observations[i], actions[i], *(part[i] for part in step[:3]), first[i])
+                for i in np.flatnonzero(~np.array(step.reset))
+            ]
+            observations, first = step.frame.copy(), np.array(step.reset)
+        rows = rows[:50]
+        states, taken, successors, *rest = map(np.array, zip(*rows, strict=True))
+        rewards, terminal, initial = rest
+        embed = lambda s: np.asarray(regressor.body(jnp.asarray(s)))  # noqa: E731
+        given = batch.transitions
+        np.testing.assert_allclose(given.states, embed(states), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(given.successors, embed(successors), rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(given.actions, taken)
+        np.testing.assert_array_equal(given.rewards, rewards)
+        np.testing.assert_array_equal(given.terminal, terminal)
+        np.testing.assert_array_equal(batch.initial, initial)
+        assert list(batch.returns) == returns
+    assert any(batch.returns for batch in batches)
+    assert np.concatenate([np.asarray(b.initial) for b in batches]).sum() > 3
+
+
+def test_the_body_runs_once_for_every_step():
+    _, regressor = cartpole()
+    SEEN.clear()
+    collector, _ = cartpole(approximator=Counting(regressor.body))
+    jax.effects_barrier()
+    assert SEEN == [3]  # the first frames
+    batches = [collector.collect(regressor.head) for _ in range(2)]
+    jax.effects_barrier()
+    assert [3] * (1 + sum(batch.steps for batch in batches)) == SEEN
+
+
+def test_exploration_is_the_share_that_was_asked_for():
+    collector, regressor = cartpole(num_envs=16, transitions=2000, epsilon=0.4)
+    given = collector.collect(regressor.head).transitions
+    greedy = np.asarray(regressor.head(given.states)).argmax(axis=1)
+    share = (np.asarray(given.actions) != greedy).mean()
+    assert abs(share - 0.2) < 0.04  # of random actions among two, half are the greedy one
+
+
+def test_it_goes_on_from_where_it_was():
+    collector, regressor = cartpole()
+    collector.collect(regressor.head)
+    state = flatten(collector.state())
+    expected = collector.collect(regressor.head)
+    other, _ = cartpole()
+    assert other.restore(state)
+    found = other.collect(regressor.head)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+def test_a_body_that_gives_nan_is_refused():
+    _, regressor = cartpole()
+    bad = jax.tree.map(lambda leaf: jnp.full(leaf.shape, jnp.nan), regressor.body)
+    with pytest.raises(ValueError, match="features hold NaN"):
+        cartpole(approximator=LinearTuning(bad))
+
+
+def test_a_data_set_is_drawn_without_repetition():
+    rng = np.random.default_rng(0)
+    data = FixedData(
+        rng.normal(size=(30, 4)).astype(np.float32),
+        rng.integers(3, size=30),
+        np.arange(30.0),
+        rng.normal(size=(30, 4)).astype(np.float32),
+        np.zeros(30, bool),
+    )
+    collector = DataCollector(LinearTuning(Perceptron(())), data, "d.npz", transitions=20, seed=0)
+    head = Dense(jnp.zeros((4, 3)), jnp.zeros(3))
+    first, second = collector.collect(head), collector.collect(head)
+    rows = [np.asarray(batch.transitions.rewards).astype(int) for batch in (first, second)]
+    assert len(set(rows[0])) == 20
+    assert set(rows[0]) != set(rows[1])
+    np.testing.assert_array_equal(first.transitions.states, np.asarray(data.observations)[rows[0]])
+    state = collector.state()
+    third = collector.collect(head)
+    assert collector.restore(state)
+    np.testing.assert_array_equal(
+        collector.collect(head).transitions.rewards, third.transitions.rewards
+    )

@@ -1,0 +1,113 @@
+"""Playing with nodes."""
+
+import jax
+import numpy as np
+import pytest
+
+from conqur.environments import make
+from conqur.evaluation import Evaluation, evaluate
+from conqur.regressor import Architecture, initial_regressor
+from conqur.search.approximator import LinearTuning, WholeNetwork
+from conqur.search.rollouts import Policies, Rollouts
+
+ARCHITECTURE = Architecture("mlp", (4,), 2, (8,))
+
+
+def heads(count):
+    regressors = [initial_regressor(jax.random.key(i), ARCHITECTURE) for i in range(count)]
+    return regressors[0].body, [jax.device_get(regressor.head) for regressor in regressors]
+
+
+def rollouts(body, **options):
+    return Rollouts(
+        LinearTuning(body), lambda copies: make("CartPole-v1", copies), frame_skip=1, **options
+    )
+
+
+def test_each_node_scores_what_its_whole_network_scores_alone():
+    body, thetas = heads(3)
+    found = rollouts(body).play(thetas, episodes=4, seed=5)
+    for theta, evaluation in zip(thetas, found, strict=True):
+        network = LinearTuning(body).regressor(jax.tree.map(jax.numpy.asarray, theta))
+        (alone,) = evaluate(
+            lambda seen, network=network: network(seen[0])[None],
+            make("CartPole-v1", 2),
+            episodes=4,
+            seed=5,
+        )
+        assert evaluation.scores == alone.scores
+    assert len({evaluation.scores for evaluation in found}) > 1
+
+
+def test_more_nodes_than_fit_at_once_are_played_in_parts(monkeypatch):
+    body, thetas = heads(5)
+    whole = rollouts(body).play(thetas, episodes=2, seed=1)
+    monkeypatch.setattr("conqur.search.rollouts.MOST_COPIES", 4)
+    done = []
+    played = rollouts(body)
+    parts = played.play(thetas, episodes=2, seed=1, on_progress=done.append)
+    assert [e.scores for e in parts] == [e.scores for e in whole]
+    assert done == sorted(done)
+    assert done[-1] == 1
+    assert played.frames == sum(e.frames for e in whole)
+
+
+def test_gains_are_differences_on_common_starts():
+    body, thetas = heads(3)
+    played = rollouts(body)
+    root, *others = played.play(thetas, episodes=3, seed=2)
+    gains = played.gains(thetas[0], thetas[1:], episodes=3, seed=2)
+    assert gains == [other.mean - root.mean for other in others]
+
+
+def test_whole_networks_play_too():
+    networks = [jax.device_get(initial_regressor(jax.random.key(i), ARCHITECTURE)) for i in (0, 1)]
+    played = Rollouts(WholeNetwork(), lambda n: make("CartPole-v1", n), frame_skip=1)
+    found = played.play(networks, episodes=3, seed=0)
+    body, head = networks[1].body, networks[1].head
+    (alone,) = rollouts(jax.tree.map(jax.numpy.asarray, body)).play([head], episodes=3, seed=0)
+    assert found[1].scores == alone.scores
+
+
+class Scripted(Rollouts):
+    """Scores that are made up: θ itself with noise, the same for all on a start."""
+
+    def __init__(self):
+        self.calls = []
+
+    def play(self, thetas, *, episodes, seed, on_progress=None):
+        self.calls.append((len(thetas), episodes, seed))
+        noise = np.random.default_rng(seed).normal(size=episodes) * 10
+        return [Evaluation(tuple(theta + noise), (1,) * episodes, episodes) for theta in thetas]
+
+
+def test_successive_halving_finds_the_best_with_ever_more_episodes_for_fewer():
+    played = Scripted()
+    thetas = [0.1, 0.5, 0.2, 0.9, 0.3, 0.8, 0.4, 0.7]
+    assert played.best_of(thetas, episodes=2, seed=10) == 3
+    assert played.calls == [(8, 2, 10), (4, 4, 11), (2, 8, 12)]
+
+
+def test_successive_halving_stays_within_the_most_episodes():
+    played = Scripted()
+    played.best_of([0.0] * 9, episodes=2, seed=0, budget=3)
+    assert played.calls == [(9, 2, 0), (4, 3, 1), (2, 3, 2)]
+    assert played.best_of([5.0], episodes=2, seed=0) == 0
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_the_body_runs_once_a_step_for_all_nodes(copies):
+    seen = []
+
+    class Counting(LinearTuning):
+        def embed(self, observations):
+            seen.append(observations.shape)
+            return super().embed(observations)
+
+    body, thetas = heads(2)
+    approximator = Counting(body)
+    axes = approximator.node_axes(thetas[0])
+    stacked = jax.tree.map(lambda axis, *leaves: np.stack(leaves, axis), axes, *thetas)
+    stacked = jax.tree.map(jax.numpy.asarray, stacked)
+    Policies(approximator, stacked)(jax.numpy.zeros((2, copies, 4)))
+    assert seen == [(2 * copies, 4)]

@@ -1,0 +1,301 @@
+"""The measurements of a diagnosis: counted by hand, by brute force, or known in theory."""
+
+import math
+from itertools import pairwise
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conqur import diagnosis_play
+from conqur.diagnosis_learning import DiagnosisConfig, learn
+from conqur.diagnosis_measures import NOISES, breaks, churn, gaps, greedy, share_interval
+from conqur.diagnosis_play import Episode, horizon, play, returns, worth
+from conqur.diagnosis_satisfiable import satisfiable
+from conqur.environments.interface import Spec, Step, VectorEnvironment
+from conqur.exact import Consistency
+from conqur.pretrained.playing import arena
+from conqur.regressor import Dense
+from conqur.tuning import fresh_network
+
+ACTIONS = np.array([[0, 0, 0, 0], [0, 1, 1, 0], [1, 1, 1, 0]])
+"""Greedy actions in four states: the checkpoint's, and those after each of two levels."""
+
+
+def head(weight, bias) -> Dense:
+    return Dense(jnp.array(weight, jnp.float32), jnp.array(bias, jnp.float32))
+
+
+def line(places) -> np.ndarray:
+    """States with one feature."""
+    return np.array(places, np.float32)[:, None]
+
+
+INDIFFERENT = head([[0.0, 0.0]], [0.0, 0.0])
+"""Makes no choice, since nothing is ahead."""
+
+
+def test_breaks_are_counted_among_the_choices_made_so_far():
+    assigned, level = np.array([0, 0, 1, 0]), np.array([0, 0, 1, 1])
+    found = breaks(ACTIONS, assigned, level)
+    # After level 0 the head takes 0 and 1 where 0 and 0 were committed; in the end the choices
+    # 0, 0 | 1, 0 meet the actions 1, 1 | 1, 0.
+    assert found.after_levels.tolist() == [0.5, 0.5]
+    assert found.of_levels.tolist() == [1.0, 0.0]
+    assert (found.choices, found.share) == (4, 0.5)
+    assert found.interval == (0.0, 1.0)  # two levels only: wider than shares can be
+
+
+def test_churn_is_counted_from_head_to_head_and_from_the_checkpoint():
+    found = churn(ACTIONS)
+    assert found.between.tolist() == [0.5, 0.25]
+    assert found.since_start.tolist() == [0.5, 0.75]
+    assert found.mean == 0.375
+
+
+def test_intervals_of_shares():
+    # mean 0.2, standard error 0.1 / √4, Student's quantile 3.18245 with 3 degrees of freedom
+    low, high = share_interval([0.1, 0.1, 0.3, 0.3])
+    error = math.sqrt(0.04 / 3) / 2
+    assert (low, high) == pytest.approx((0.2 - 3.18245 * error, 0.2 + 3.18245 * error), abs=1e-5)
+    assert all(math.isnan(end) for end in share_interval([0.5]))
+
+
+def test_contradictory_choices_bound_what_one_head_makes():
+    # Of 0, 0, 1 in one state two can be made; the other state agrees with itself.
+    features, assigned = line([0, 0, 0, 1, 1]), np.array([0, 0, 1, 1, 1])
+    found = satisfiable(features, assigned, [INDIFFERENT])
+    assert (found.distinct, found.rank, found.contradictory) == (2, 2, 1)
+    assert found.found == found.bound == 4 / 5
+    assert found.resolved is Consistency.CONSISTENT
+    assert found.union is Consistency.INCONSISTENT
+    assert not found.telling
+
+
+def test_choices_that_no_line_separates():
+    features, assigned = line([-1, 0, 1]), np.array([0, 1, 0])
+    found = satisfiable(features, assigned, [INDIFFERENT])
+    assert found.contradictory == 0
+    assert found.resolved is found.union is Consistency.INCONSISTENT
+    assert found.margin_upper < 1e-6
+    assert found.found == found.bound == 2 / 3  # one choice at least has to go
+
+
+def test_a_tie_between_choices_leaves_open_which_is_made():
+    # The first of the middle state's choices contradicts the others, but its second one does not.
+    features, assigned = line([-1, 0, 0, 1]), np.array([1, 0, 1, 1])
+    found = satisfiable(features, assigned, [INDIFFERENT])
+    assert found.resolved is Consistency.INCONSISTENT
+    assert found.found == found.bound == 3 / 4
+
+
+def test_consistent_choices_and_heads_that_are_too_large_to_test():
+    features, assigned = line([-1, 0, 1]), np.array([0, 0, 1])
+    assert satisfiable(features, assigned, [INDIFFERENT]).union is Consistency.CONSISTENT
+    untested = satisfiable(features, assigned, [INDIFFERENT], most_unknowns=3)
+    assert (untested.resolved, untested.union) == (None, Consistency.CONSISTENT)  # it was found
+    features, assigned = line([-1, 0, 1]), np.array([0, 1, 0])
+    untested = satisfiable(features, assigned, [INDIFFERENT], most_unknowns=3)
+    assert untested.union is Consistency.UNDECIDED
+    assert (untested.found, untested.bound) == (2 / 3, 1.0)
+    assert satisfiable(features, assigned, [INDIFFERENT], most_unknowns=4).resolved is not None
+
+
+def most_by_brute_force(places, assigned) -> int:
+    """With two actions on a line, a head takes one action below a threshold, the other above."""
+    places, assigned = np.array(places), np.array(assigned)
+    best = 0
+    for threshold in [-10.0, *(place + 0.5 for place in places)]:
+        right = int(np.sum((places > threshold) == assigned))
+        best = max(best, right, len(places) - right)
+    return best
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 1)), min_size=1, max_size=9))
+def test_the_most_that_one_head_makes_lies_between_found_and_bound(choices):
+    places, assigned = zip(*choices, strict=True)
+    found = satisfiable(line(places), np.array(assigned), [INDIFFERENT])
+    most = most_by_brute_force(places, assigned) / len(places)
+    assert found.found <= most <= found.bound
+    assert found.found >= 0.5
+    assert (found.union is Consistency.CONSISTENT) == (most == 1)
+
+
+def test_a_head_that_is_given_counts():
+    # Three actions in two dimensions: random choices, and the head that makes 200 of 230.
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((230, 2)).astype(np.float32)
+    good = head(rng.standard_normal((2, 3)), rng.standard_normal(3))
+    assigned = np.array(greedy(good, features))
+    assigned[200:] = (assigned[200:] + 1) % 3
+    assert satisfiable(features, assigned, [good]).found >= 200 / 230
+    # The search finds as good a one by itself.
+    nothing = head(np.zeros((2, 3)), np.zeros(3))
+    assert satisfiable(features, assigned, [nothing]).found >= 195 / 230
+
+
+def test_gaps_are_leads_over_the_second_best():
+    three = head([[1.0, 0.0, -2.0]], [0.0, 0.5, 0.0])
+    found = gaps(three, line([1.0, 0.25, -1.0]), draws=2, seed=0)
+    # Q-values 1, 0.5, −2; 0.25, 0.5, −0.5; −1, 0.5, 2.
+    assert found.gaps.tolist() == [0.5, 0.25, 1.5]
+    assert found.scale == pytest.approx((1 + 0.5 + 2) / 3)
+    assert found.quantiles[2] == 0.5
+
+
+def test_noise_flips_as_many_decisions_as_theory_says():
+    two = head([[10.0, -10.0], [5.0, 5.0]], [1.0, 0.0])
+    state = np.array([[0.3, -0.4]], np.float32)
+    draws = 300
+    found = gaps(two, state, draws=draws, seed=3)
+    unit, lead, length = math.sqrt(250 / 4), 7.0, math.sqrt(2 * (1 + 0.25))
+    for noise, flipped in zip(NOISES, found.flipped, strict=True):
+        expected = math.erfc(lead / (noise * unit * length) / math.sqrt(2)) / 2
+        error = math.sqrt(expected * (1 - expected) / draws)
+        assert abs(flipped - expected) <= 4 * error + 1e-12
+    assert found.flipped[0] == 0 < found.flipped[-1]
+    assert gaps(two, state, draws=draws, seed=3).flipped == found.flipped
+    assert gaps(two, state, draws=draws, seed=4).flipped != found.flipped
+
+
+def test_returns_and_horizon():
+    assert returns(np.array([1.0, 0.0, 4.0]), 0.5).tolist() == [2.0, 2.0, 4.0]
+    assert horizon(0.5) == 5  # 0.5⁵ = 0.031 is below 0.05, 0.5⁴ = 0.0625 is not
+    assert horizon(0.0) == 1
+    assert horizon(1.0) > 10**9
+
+
+def test_worth_of_an_episode_that_ended():
+    ended = Episode(np.array([1.0, 3.0]), np.array([9.0, 2.0, 7.0]), True)
+    found = worth([ended], discount=0.5, clip_rewards=False)
+    # Labels 1 + 0.5·2 and 3; returns 1 + 0.5·3 and 3.
+    assert (found.promised, found.earned, found.excess) == (2.5, 2.75, -0.25)
+    assert (found.score, found.cut, found.episodes) == (4.0, 0, 1)
+    clipped = worth([ended], discount=0.5, clip_rewards=True)
+    assert (clipped.promised, clipped.earned, clipped.score) == (1.5, 1.25, 4.0)
+
+
+def test_worth_counts_states_alike_and_leaves_out_those_near_a_cut():
+    ended = Episode(np.ones(1), np.array([0.0, 5.0]), True)
+    cut = Episode(np.ones(7), np.full(8, 4.0), False)
+    found = worth([ended, cut], discount=0.5, clip_rewards=False)
+    # Two states of the second count: labels 1 + 0.5·4; returns 2 − 2⁻⁶ and 2 − 2⁻⁵.
+    assert found.promised == pytest.approx((1 + 3 + 3) / 3)
+    assert found.earned == pytest.approx((1 + (2 - 2**-6) + (2 - 2**-5)) / 3)
+    assert found.excess == pytest.approx(found.promised - found.earned)
+    assert found.interval[0] <= found.excess <= found.interval[1]
+    assert (found.cut, found.episodes, found.scores) == (1, 2, (1.0, 7.0))
+
+
+def test_worth_is_not_known_where_everything_is_cut():
+    found = worth([Episode(np.ones(3), np.ones(4), False)] * 2, discount=0.99, clip_rewards=False)
+    assert found.episodes == 0
+    assert all(math.isnan(v) for v in (found.promised, found.earned, found.excess))
+    assert found.score == 3.0
+
+
+class Countdown(VectorEnvironment):
+    """Frames count steps; a step of copy i earns its action, and its game ends after i + 1."""
+
+    def __init__(self, num_envs: int) -> None:
+        self.num_envs = num_envs
+        self.spec = Spec("countdown", (1,), "float32", ("nothing", "one"))
+
+    def reset(self, seeds):
+        self._time = np.zeros(self.num_envs)
+        return self._frames()
+
+    def send(self, actions):
+        self._actions = actions
+
+    def receive(self):
+        over_before = self._time > np.arange(self.num_envs) % 3
+        self._time = np.where(over_before, 0, self._time + 1)
+        over = self._time > np.arange(self.num_envs) % 3
+        reward = np.where(over_before, 0.0, self._actions)
+        return Step(self._frames(), reward, over, over, over_before)
+
+    def _frames(self):
+        return self._time.astype(np.float32)[:, None]
+
+
+def test_play_records_each_policy_s_own_episodes():
+    def q(observations):  # policy 0 does nothing, policy 1 always gets one; they promise time
+        time = observations[..., 0]
+        best = jnp.stack([time, time - 1], axis=-1)
+        return jnp.stack([best[0], best[1, ..., ::-1]])
+
+    options = {"policies": 2, "discount": 0.5, "clip_rewards": False, "seed": 0, "epsilon": 0.0}
+    idle, busy = play(q, Countdown(6), **options)
+    assert (idle.scores, busy.scores) == ((0.0, 0.0, 0.0), (1.0, 2.0, 3.0))
+    assert (idle.cut, busy.cut) == (0, 0)
+    assert busy.earned == pytest.approx((1 + 1.5 + 1 + 1.75 + 1.5 + 1) / 6)
+    # max Q(s') is 1, 2, … along an episode and nothing follows its end.
+    assert busy.promised == pytest.approx((1 + 1.5 + 1 + 1.5 + 2 + 1) / 6)
+    cut = play(q, Countdown(6), **options, most_steps=2)
+    assert (cut[1].scores, cut[1].cut) == ((1.0, 2.0, 2.0), 1)
+
+
+def test_the_horizon_of_a_cut_is_the_one_in_the_page():
+    assert diagnosis_play.CUT == 0.05
+
+
+@pytest.fixture(scope="module")
+def learned():
+    network = fresh_network("CartPole-v1", 0)
+    config = DiagnosisConfig(
+        levels=3,
+        transitions=200,
+        updates=30,
+        batch_size=8,
+        target_every=2,
+        num_envs=4,
+        learning_rate=0.01,
+        penalty_weight=5.0,
+    )
+    return learn(network, arena([network]), config, clip_rewards=False)
+
+
+def test_choices_are_the_greedy_ones_of_the_target_of_then(learned):
+    for lineage in (learned.plain, learned.penalised):
+        assert len(lineage.heads) == 4
+        for level, target in enumerate((0, 0, 2)):
+            mine = learned.level == level
+            actions = greedy(lineage.heads[target], learned.features[mine])
+            assert (lineage.assigned[mine] == actions).all()
+
+
+def test_both_copies_learn_from_the_same_batches_with_and_without_the_penalty(learned):
+    plain, penalised = learned.plain, learned.penalised
+    assert plain.labels[:2] == penalised.labels[:2]  # the same target and the same data
+    first = learned.level < 2
+    assert (plain.assigned[first] == penalised.assigned[first]).all()
+    for before, after in pairwise(plain.heads):
+        assert (before.weight != after.weight).any()
+    assert (plain.heads[1].weight != penalised.heads[1].weight).any()
+
+
+def test_choices_that_end_episodes_are_left_out(learned):
+    assert len(learned.level) == len(learned.features) == len(learned.plain.assigned)
+    assert 500 < len(learned.level) < 600  # poles fall within 150 steps
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"levels": 1}, "levels must be a whole number of at least 2"),
+        ({"episodes": 1}, "episodes must be a whole number of at least 2"),
+        ({"updates": 0}, "updates must be"),
+        ({"penalty_weight": 0.0}, "penalty_weight must be a number above 0"),
+        ({"learning_rate": math.nan}, "learning_rate must be"),
+        ({"units": "volts"}, "units must be q or gap"),
+        ({"discount": 1.5}, "discount must be"),
+        ({"seed": 2**31}, "seed must be below"),
+    ],
+)
+def test_impossible_settings(changes, words):
+    with pytest.raises(ValueError, match=words):
+        DiagnosisConfig(**changes)
