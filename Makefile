@@ -12,7 +12,7 @@ EDITABLE := --no-deps --no-build-isolation --config-settings editable_mode=compa
 .PHONY: help setup run test test-peers torture lint format bench constraints clean
 help:
 	@echo "make setup       make .venv/ (done by the others, too)"
-	@echo "make run         set up, then run the main job (conqur demo)"
+	@echo "make run         set up, then run the main job (conqur tune)"
 	@echo "make test        set up, then run the tests"
 	@echo "make test-peers  the tests that need torch, in an environment of their own"
 	@echo "make torture     kill training runs 200 times, and see that nothing is lost (half an hour)"
@@ -34,7 +34,7 @@ $(VENV)/.ready: constraints.txt pyproject.toml
 	@echo "Done. To have conqur on the path: . $(BIN)/activate"
 
 run: setup
-	$(BIN)/conqur demo
+	$(BIN)/conqur tune
 
 test: setup
 	$(BIN)/python -m pytest -n auto --ignore=tests/peers

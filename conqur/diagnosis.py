@@ -127,8 +127,7 @@ def diagnose(
     place = arena([network], environment)
     clip = clips_rewards(place.name)
     learned = learn(network, place, config, clip_rewards=clip, announce=announce)
-    announce("playing with the checkpoint and with what became of it")
-    worths = _played(network, place, config, clip, learned)
+    worths = _played(network, place, config, clip, learned, announce)
     announce("looking for heads that make the choices together")
     plain, penalised = (
         _measured(learned, lineage, worth, config.seed)
@@ -156,7 +155,12 @@ def clips_rewards(environment: str) -> bool:
 
 
 def _played(
-    network: Pretrained, place: Arena, config: DiagnosisConfig, clip: bool, learned: Learned
+    network: Pretrained,
+    place: Arena,
+    config: DiagnosisConfig,
+    clip: bool,
+    learned: Learned,
+    announce: Callable[[str], None],
 ) -> tuple[Worth, ...]:
     """The checkpoint, the plain copy and the penalised one, on common starts."""
     heads = (learned.plain.heads[0], learned.plain.heads[-1], learned.penalised.heads[-1])
@@ -172,6 +176,7 @@ def _played(
             discount=config.discount,
             clip_rewards=clip,
             seed=STARTS + config.seed,
+            announce=announce,
         )
     finally:
         environment.close()

@@ -1,6 +1,7 @@
 """What heads promise and what their greedy policies earn, in the same states."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,6 +17,9 @@ CUT = 0.05
 """States count whose return lacks at most this share of what would follow a cut."""
 MOST_STEPS = 2_000
 """Of an episode; then it is cut."""
+
+REPORT_EVERY = 250
+"""Steps between two announcements."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +69,7 @@ def play(
     seed: int,
     epsilon: float = 0.001,
     most_steps: int = MOST_STEPS,
+    announce: Callable[[str], None] = lambda words: None,
 ) -> tuple[Worth, ...]:
     """Play with heads, one episode in every copy of the environment, on common starts.
 
@@ -77,8 +82,9 @@ def play(
         seed: of the starts.
         epsilon: the probability of a random action.
         most_steps: then an episode is cut.
+        announce: told now and then how far it is.
     """
-    record = _recorded(q, environment, policies, seed, epsilon, most_steps)
+    record = _recorded(q, environment, policies, seed, epsilon, most_steps, announce)
     episodes = [episode(record, i) for i in range(environment.num_envs)]
     copies = environment.num_envs // policies
     return tuple(
@@ -152,6 +158,7 @@ def _recorded(
     seed: int,
     epsilon: float,
     most_steps: int,
+    announce: Callable[[str], None],
 ) -> Record:
     spec, count = environment.spec, environment.num_envs
     copies = count // policies
@@ -162,6 +169,8 @@ def _recorded(
     best: list[Any] = []
     done = np.zeros(count, bool)
     for time in range(most_steps + 1):
+        if time % REPORT_EVERY == 0:
+            announce(f"playing, step {time} of {most_steps} at most")
         observations, chosen, q_values = act(
             q, spec, observations, frames, reset, keys, np.int32(time), np.float32(epsilon)
         )

@@ -14,8 +14,8 @@ from conqur import _checks
 from conqur.exact import Consistency, Verdict, consistent_head
 from conqur.regressor import Dense
 
-MOST_UNKNOWNS = 4_000
-"""Weights of a head up to which resolved choices are tested exactly: more would take minutes."""
+MOST_UNKNOWNS = 1_000
+"""Weights of a head up to which resolved choices are tested exactly: 3,000 take many minutes."""
 MOST_STEPS = 300
 """Of L-BFGS, in each stage of the search for a head that makes many choices."""
 _ROUNDING = 1e-6

@@ -111,7 +111,7 @@ def _check_fit(config: TrainConfig, spec: Spec) -> None:
             f"got {config.replay_size}"
         )
     frame = math.prod(spec.frame_shape) * np.dtype(spec.frame_dtype).itemsize
-    needed, there = len(config.members) * config.replay_size * frame, _memory()
+    needed, there = len(config.members) * config.replay_size * frame, device_memory()
     if needed > there:
         raise ValueError(
             f"replay_size {config.replay_size:,} takes {needed / 1e9:,.1f} GB for "
@@ -120,7 +120,7 @@ def _check_fit(config: TrainConfig, spec: Spec) -> None:
         )
 
 
-def _memory() -> int:
+def device_memory() -> int:
     """How many bytes the accelerator has, or, where that is the processor, the machine."""
     limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
     return limit or machine_memory()

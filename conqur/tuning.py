@@ -10,6 +10,7 @@ from signal import Signals
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from conqur._programs import keep_programs
@@ -17,11 +18,10 @@ from conqur.config import PRESETS as TRAIN_PRESETS
 from conqur.environments import load_data, make
 from conqur.environments.data import is_data
 from conqur.environments.journal import Journal
-from conqur.evaluation import Evaluation
 from conqur.pretrained import Pretrained, to_bytes
 from conqur.pretrained.playing import Arena, arena
 from conqur.regressor import Architecture, Regressor, initial_regressor
-from conqur.runs import Checkpoint, RunDirectory, flatten, stop_requested, unflatten
+from conqur.runs import Checkpoint, RunDirectory, stop_requested
 from conqur.search.algorithms import (
     beam_search,
     best_first_search,
@@ -33,13 +33,20 @@ from conqur.search.approximator import Approximator, LinearTuning, WholeNetwork
 from conqur.search.collecting import Batches, Collector, DataCollector
 from conqur.search.config import TuneConfig, population
 from conqur.search.growing import Grower, Growing
-from conqur.search.node import Node, Tree, top
+from conqur.search.node import Tree, top
+from conqur.search.records import (
+    Records,
+    against,
+    finite,
+    json_lines,
+    level_row,
+    records_from_arrays,
+)
 from conqur.search.refining import Regression
 from conqur.search.rollouts import Rollouts
 from conqur.search.saving import pick, tree_from_arrays, tree_to_arrays
 from conqur.search.strict import StrictSampler, check_size
-from conqur.statistics import student_interval
-from conqur.training_run import default_preset
+from conqur.training_run import default_preset, device_memory
 
 SAVE_EVERY = 120.0
 """Seconds between checkpoints. When they are taken has no influence on results."""
@@ -82,6 +89,7 @@ class Tuning:
         self.root = jax.device_get(regressor if whole else regressor.head)
         if config.children == "strict":
             _check_strict(config, regressor)
+        _check_memory(config, self.approximator, network)
         self.place = None if is_data(network.environment) else arena([network], config_name(config))
         self.rollouts = _rollouts(self.approximator, self.place)
         self.grower = Grower(
@@ -200,7 +208,7 @@ def run_tuning(
     records = Records({})
     if checkpoint is not None:
         tree = tree_from_arrays(checkpoint.arrays, tree.pool[0])
-        records = _records_of(checkpoint.arrays, tuning.root)
+        records = records_from_arrays(checkpoint.arrays, tuning.root)
         levels = checkpoint.rings(_saved_levels(config))
         if not tuning.grower.restore(pick(checkpoint.arrays, "world/"), levels):
             warn("the environments did not come back to where they were: new episodes begin")
@@ -216,7 +224,7 @@ def run_tuning(
         for tree in tuning.search(begun):
             records.after(tree)
             records.frames += tuning.grower.found["steps"] * frames_per_step
-            run.log(tree.level, _row(tree, tuning.grower.found))
+            run.log(tree.level, level_row(tree, tuning.grower.found))
             if tree.level % config.evaluate_every == 0 or tree.level == config.levels:
                 _evaluate(tuning, tree, records, announce)
             show(tree, tuning.grower.found)
@@ -232,74 +240,6 @@ def run_tuning(
     summary["seconds"] = records.seconds
     run.write_file(SUMMARY, (json.dumps(summary, indent=2) + "\n").encode())
     return Found(tree.level, summary, None)
-
-
-class Records:
-    """What a run knows beside the tree: every node there was, evaluations, the best so far.
-
-    Attributes:
-        nodes: a record of every node, by its id.
-        evaluations: of nodes, in order.
-        champions: the best of the evaluated nodes, best first, as (θ, evaluation).
-        frames: of the game, in collecting.
-        played_frames: of the game, in rollouts.
-        seconds: so far.
-    """
-
-    def __init__(self, saved: dict[str, Any], champions: tuple[Any, ...] = ()) -> None:
-        self.nodes: dict[int, dict[str, Any]] = {n["id"]: n for n in saved.get("nodes", [])}
-        self.evaluations: list[dict[str, Any]] = saved.get("evaluations", [])
-        self.champions = list(zip(champions, saved.get("champions", []), strict=True))
-        self.frames: int = saved.get("frames", 0)
-        self.played_frames: int = saved.get("played_frames", 0)
-        self.seconds: float = saved.get("seconds", 0.0)
-
-    def to_json(self) -> dict[str, Any]:
-        """All but the champions' regressors."""
-        return {
-            "nodes": list(self.nodes.values()),
-            "evaluations": self.evaluations,
-            "champions": [evaluation for _, evaluation in self.champions],
-            "frames": self.frames,
-            "played_frames": self.played_frames,
-            "seconds": self.seconds,
-        }
-
-    def planted(self, tree: Tree) -> None:
-        """Note the roots."""
-        for node in tree.pool:
-            self.nodes[node.id] = _record(node)
-
-    def after(self, tree: Tree) -> None:
-        """Note the nodes of a level."""
-        for node in tree.pool:
-            self.nodes[node.id] = _record(node)
-
-    def evaluated(self, node: Node, row: dict[str, Any]) -> None:
-        """Note an evaluation."""
-        self.evaluations.append(row)
-        self.champions.append((node.weights.theta, row))
-        self.champions.sort(key=lambda champion: (-champion[1]["gain"], champion[1]["node"]))
-        del self.champions[CHAMPIONS:]
-
-    def tree_lines(self, tree: Tree) -> bytes:
-        """`tree.jsonl`: one line for each node there was."""
-        frontier = {node.id for node in tree.frontier}
-        pool = {node.id for node in tree.pool}
-        parents = {record["parent"] for record in self.nodes.values()}
-        lines = []
-        for number, record in sorted(self.nodes.items()):
-            status = "evicted"
-            if number in parents:
-                status = "expanded"
-            if number in pool:
-                status = "frontier" if number in frontier else "pool"
-            lines.append(record | {"status": status})
-        return _lines(lines)
-
-
-CHAMPIONS = 4
-"""How many of the best evaluated nodes are remembered to the end."""
 
 
 def config_name(config: TuneConfig) -> str | None:
@@ -361,6 +301,23 @@ def _collector(
     )
 
 
+def _check_memory(config: TuneConfig, approximator: Approximator, network: Pretrained) -> None:
+    """Refuse what no memory holds: the features of all levels."""
+    shape = (1, *network.architecture.observation_shape)
+    dtype = jnp.uint8 if len(shape) > 2 else jnp.float32
+    example = jax.eval_shape(approximator.embed, jnp.zeros(shape, dtype))
+    half = jnp.issubdtype(example.dtype, jnp.floating)
+    state = math.prod(example.shape) * (2 if half else example.dtype.itemsize)
+    copies = _kept_levels(config) + (2 * config.levels if config.data == "replay" else 0)
+    needed, there = config.transitions * copies * state, device_memory()
+    if needed > 0.9 * there:
+        raise ValueError(
+            f"transitions of all levels take {needed / 1e9:,.1f} GB, but there are "
+            f"{there / 1e9:,.1f} GB of memory: lower --transitions or --levels, or set --buffer "
+            "window:LEVELS"
+        )
+
+
 def _check_strict(config: TuneConfig, regressor: Regressor) -> None:
     if config.approximator == "network":
         raise ValueError("children strict is for a linear head: leave out --whole-network")
@@ -399,36 +356,6 @@ def _saved_levels(config: TuneConfig) -> int:
     return config.levels if config.data == "replay" else _kept_levels(config)
 
 
-def _record(node: Node) -> dict[str, Any]:
-    return {
-        "id": node.id,
-        "parent": node.parent,
-        "level": node.level,
-        "kind": node.kind,
-        "score": _number(node.score),
-        "calibrated": _number(node.calibrated),
-        "assigned_how": node.assigned_how,
-        "penalty": _number(node.penalty),
-        "bellman": _number(node.bellman),
-    }
-
-
-def _row(tree: Tree, found: dict[str, Any]) -> dict[str, Any]:
-    """What a level was like, for the log."""
-    scores = [node.score for node in tree.frontier]
-    returns = found["returns"]
-    numbers = {name: value for name, value in found.items() if name != "returns"}
-    return numbers | {
-        "kind": tree.frontier[0].kind,
-        "nodes": len(tree.frontier),
-        "pool": len(tree.pool),
-        "best_score": min(scores),
-        "mean_score": float(np.mean(scores)),
-        "episodes": len(returns),
-        "return": float(np.mean(returns)) if returns else None,
-    }
-
-
 def _evaluate(
     tuning: Tuning, tree: Tree, records: Records, announce: Callable[[str], None]
 ) -> None:
@@ -445,22 +372,8 @@ def _evaluate(
         on_progress=lambda done: announce(f"{words}, {done:.0%}"),
     )
     for node, evaluation in zip(nodes, played, strict=True):
-        row = {"level": tree.level, "node": node.id} | _against(evaluation, root)
+        row = {"level": tree.level, "node": node.id} | against(evaluation, root)
         records.evaluated(node, row)
-
-
-def _against(evaluation: Evaluation, root: Evaluation) -> dict[str, Any]:
-    """A node's scores, and by how much they are above the checkpoint's on the same starts."""
-    gains = np.subtract(evaluation.scores, root.scores)
-    return {
-        "mean": evaluation.mean,
-        "interval": [_number(bound) for bound in evaluation.interval],
-        "gain": float(gains.mean()),
-        "gain_interval": [_number(bound) for bound in student_interval(gains)],
-        "checkpoint": root.mean,
-        "episodes": len(evaluation.scores),
-        "frames": evaluation.frames,
-    }
 
 
 def _save(tuning: Tuning, run: RunDirectory, tree: Tree, records: Records, saved: int) -> None:
@@ -468,24 +381,14 @@ def _save(tuning: Tuning, run: RunDirectory, tree: Tree, records: Records, saved
     if tuning.rollouts is not None:
         records.played_frames = tuning.rollouts.frames
     run.write_file(TREE, records.tree_lines(tree))
-    run.write_file(EVALUATIONS, _lines(records.evaluations))
+    run.write_file(EVALUATIONS, json_lines(records.evaluations))
     keep = _saved_levels(tuning.config)
     new = min(tree.level - run.saved_rows, keep)
     arrays = tree_to_arrays(tree)
     arrays |= {f"world/{name}": array for name, array in tuning.grower.state().items()}
-    arrays["records"] = np.frombuffer(json.dumps(records.to_json()).encode(), np.uint8)
-    for i, (theta, _) in enumerate(records.champions):
-        arrays |= {f"champions/{i}/{name}": array for name, array in flatten(theta).items()}
+    arrays |= records.to_arrays()
     appended = tuning.grower.levels(tree.level - new, tree.level) if new else {}
     run.save(tree.level, arrays, appended=appended, total_rows=tree.level, keep_rows=keep)
-
-
-def _records_of(arrays: dict[str, np.ndarray], root: Any) -> Records:
-    saved = json.loads(arrays["records"].tobytes())
-    champions = tuple(
-        unflatten(root, pick(arrays, f"champions/{i}/")) for i in range(len(saved["champions"]))
-    )
-    return Records(saved, champions)
 
 
 def _finish(
@@ -513,7 +416,7 @@ def _finish(
         "environment": config.environment,
         "levels": tree.level,
         "frames": records.frames,
-        "chosen_by_score": {"node": by_score.id, "score": _number(by_score.score)},
+        "chosen_by_score": {"node": by_score.id, "score": finite(by_score.score)},
         "best_of_evaluations": records.champions[0][1] if records.champions else None,
     }
     chosen, number, level = by_score.weights.theta, by_score.id, by_score.level
@@ -535,8 +438,8 @@ def _finish(
             seed=FINAL + seed,
         )
         summary["checkpoint"] = root.to_json()
-        summary["chosen_by_score"] |= _against(by_score_played, root)
-        summary["chosen"] = {"node": number, "level": level} | _against(scored, root)
+        summary["chosen_by_score"] |= against(by_score_played, root)
+        summary["chosen"] = {"node": number, "level": level} | against(scored, root)
         better = summary["chosen"]["gain_interval"][0] > 0
         summary["played_frames"] = rollouts.frames
     handed = chosen if better else tuning.root
@@ -544,11 +447,3 @@ def _finish(
     origin = {"tuned": summary["handed_back"], "level": level if better else -1}
     run.write_network("best.safetensors", to_bytes(tuning.pretrained(handed, origin)))
     return summary
-
-
-def _lines(rows: list[dict[str, Any]]) -> bytes:
-    return "".join(json.dumps(row, sort_keys=True) + "\n" for row in rows).encode()
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

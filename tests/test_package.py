@@ -191,6 +191,27 @@ def test_speed_in_the_documents_is_that_of_the_results():
     assert f"| ten members together | {ten[0]:.1f} | {ten[1]:.1f} |" in results
 
 
+def test_gains_in_the_readme_are_those_of_the_results():
+    """Rounded as they are there."""
+    text = (ROOT / "README.md").read_text().replace("−", "-")
+    found = json.loads((ROOT / "results/tuning/settings.json").read_text())["rows"]
+    networks = ("Breakout-0", "Breakout-1", "Asterix-0", "Asterix-1")
+    shown = {
+        "random, 0.3 gaps": "random perturbations of 0.3 action gaps, kept by rollouts",
+        "multi-DQN (independent, λ = 0)": "plain Q-learning of 16 copies (multi-DQN)",
+        "Boltzmann, λ = 0, rollouts": "Boltzmann children, λ = 0, kept by rollouts",
+        "Boltzmann, λ = 1, rollouts": "Boltzmann children, λ = 1, kept by rollouts",
+        "paper-16, 20 short levels, λ = 10": "the paper's search, λ = 10, 20 short levels",
+    }
+    for row in found:
+        if row["settings"] in shown:
+            gains = [row["gains"][network]["gain"] for network in networks]
+            cells = " | ".join(f"{gain:+.1f}" for gain in (*gains, np.mean(gains)))
+            assert f"| {shown[row['settings']]} | {cells} |" in text
+    begun = " | ".join(f"{found[0]['gains'][n]['checkpoint']:.1f}" for n in networks)
+    assert f"| checkpoint | {begun} | |" in text
+
+
 def test_the_readme_s_warning_about_small_weights_is_true():
     problem = conqur.tabular.four_state()
     batches = [conqur.tabular.sample_batch(problem.mdp, k, 1000) for k in range(5)]

@@ -207,9 +207,9 @@ def test_a_replay_that_no_memory_holds(monkeypatch):
         replay_size=1_000_000,
     )
     spec = Spec("ALE/Pong-v5", (84, 84), "uint8", ("NOOP",) * 6, stack=4)
-    monkeypatch.setattr(training_run, "_memory", lambda: 4 * 84 * 84 * 1_000_000)
+    monkeypatch.setattr(training_run, "device_memory", lambda: 4 * 84 * 84 * 1_000_000)
     training_run._check_fit(config, spec)
-    monkeypatch.setattr(training_run, "_memory", lambda: 4 * 84 * 84 * 1_000_000 - 1)
+    monkeypatch.setattr(training_run, "device_memory", lambda: 4 * 84 * 84 * 1_000_000 - 1)
     with pytest.raises(ValueError, match=r"takes 28.2 GB for 4 network\(s\), but there are 28.2"):
         training_run._check_fit(config, spec)
 
@@ -221,7 +221,7 @@ def test_memory_is_the_accelerator_s_or_else_the_machine_s(monkeypatch, said, ex
     device = SimpleNamespace(memory_stats=lambda: said)
     monkeypatch.setattr(training_run.jax, "devices", lambda: [device])
     monkeypatch.setattr(training_run, "machine_memory", lambda: 2**20)
-    assert training_run._memory() == expected
+    assert training_run.device_memory() == expected
 
 
 @pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="it is said there")

@@ -1,4 +1,4 @@
-"""What `conqur train` says before it starts, and where it writes."""
+"""What runs say before they start, and where they write."""
 
 import re
 import shlex
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from conqur.config import TrainConfig
 
 
-def free_folder(config: "TrainConfig") -> tuple[Path, Path | None]:
+def free_folder(name: str) -> tuple[Path, Path | None]:
     """The first folder of a run's name that is not there, and the last one that is, if any."""
-    stem = re.sub(r"[^\w.-]+", "-", f"{config.environment}-{config.algorithm}").strip("-")
+    stem = re.sub(r"[^\w.-]+", "-", name).strip("-")
     before = None
     for number in count(1):
         path = Path("runs") / (stem if number == 1 else f"{stem}-{number}")
@@ -22,14 +22,14 @@ def free_folder(config: "TrainConfig") -> tuple[Path, Path | None]:
     return path, before
 
 
-def other_folder(before: Path, folder: Path) -> str:
+def other_folder(command: str, before: Path, folder: Path) -> str:
     """That there was a run of this name, and how to go on with it."""
     from conqur.runs.checkpoint import Checkpoints
     from conqur.runs.layout import CHECKPOINTS
 
     kept = before / CHECKPOINTS
     steps = Checkpoints(kept).steps() if kept.is_dir() else []
-    resume = shlex.join(["conqur", "train", "--resume", "--run-dir", str(before)])
+    resume = shlex.join(["conqur", command, "--resume", "--run-dir", str(before)])
     there = f" (step {steps[0]:,}; to go on: {resume})" if steps else ""
     return f"{before} exists{there}; writing to {folder}"
 
@@ -54,3 +54,10 @@ def header(config: "TrainConfig", settings: str, folder: Path) -> str:
         f"{config.steps:,} steps each, {settings}, on {jax.devices()[0].device_kind}, "
         f"in {folder}{means}"
     )
+
+
+def is_code(environment: str) -> bool:
+    """Whether something is imported for an environment that its name tells."""
+    from conqur.environments.data import is_data
+
+    return ":" in environment and not is_data(environment)

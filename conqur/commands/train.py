@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from conqur.commands.starting import free_folder, header, other_folder
+from conqur.commands.starting import free_folder, header, is_code, other_folder
 from conqur.commands.support import Flag, UsageError, as_typed, named_as_typed, option, say, warn
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class Train:
         with named_as_typed(OPTIONS):
             config = self._config()
         with _trainer(config) as trainer:  # before anything is written: it may refuse
-            free, before = free_folder(config)
+            free, before = free_folder(f"{config.environment}-{config.algorithm}")
             folder = self.run_dir or free
             try:
                 created = RunDirectory.create(
@@ -174,7 +174,7 @@ class Train:
             with created as run:
                 if not self.json:
                     if self.run_dir is None and before is not None:
-                        say(other_folder(before, folder))
+                        say(other_folder("train", before, folder))
                     say(header(config, f"preset {self._preset()[0]}", folder))
                 _warn_of_shortness(config)
                 outcome = run_training(config, trainer, run, None, warn=warn, **self._how_to_run())
@@ -252,7 +252,7 @@ class Train:
 
     def _check_going_on(self, config: "TrainConfig", done: int) -> None:
         """Refuse code that only the run's folder speaks of, and an end that lies behind."""
-        if self.environment is None and _is_code(config.environment):
+        if self.environment is None and is_code(config.environment):
             raise UsageError(
                 f"the run is of {config.environment!r}, which is code to be loaded: if you trust "
                 "it, name it as in conqur train ENV --resume"
@@ -290,7 +290,7 @@ class Train:
                 f"Next: {shlex.join(['conqur', 'evaluate', str(folder)])}"
             )
         else:
-            named = [config.environment] if _is_code(config.environment) else []
+            named = [config.environment] if is_code(config.environment) else []
             resume = shlex.join(["conqur", "train", *named, "--resume", "--run-dir", str(folder)])
             line = f"Stopped at step {outcome.step:,}; all is saved. Go on with: {resume}"
         print(line, file=sys.stderr if self.json else sys.stdout)
@@ -304,13 +304,6 @@ def _trainer(config: "TrainConfig") -> Iterator["Trainer"]:
         trainer = make_trainer(config)
     with contextlib.closing(trainer):
         yield trainer
-
-
-def _is_code(environment: str) -> bool:
-    """Whether something is imported for it that its name tells."""
-    from conqur.environments.data import is_data
-
-    return ":" in environment and not is_data(environment)
 
 
 def _warn_of_shortness(config: "TrainConfig") -> None:

@@ -2,18 +2,18 @@
 
 import contextlib
 import json
-import re
 import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from conqur.commands.support import Flag, UsageError, as_typed, named_as_typed, option, warn
+from conqur.commands.starting import free_folder, is_code, other_folder
+from conqur.commands.support import Flag, UsageError, as_typed, named_as_typed, option, say, warn
+from conqur.commands.train import Train
 
 if TYPE_CHECKING:
     from conqur.pretrained import Pretrained
@@ -39,6 +39,11 @@ OPTIONS = {name: "--" + name.replace("_", "-") for name in SETTINGS} | {
 }
 """What is typed for a setting."""
 
+FIRST = Path("runs") / "first-network"
+"""What is tuned if no network is named."""
+FIRST_STEPS = 40_000
+"""For how long it is trained."""
+
 Word = Annotated[str | None, option("NAME")]
 Whole = Annotated[int | None, option("INT")]
 Number = Annotated[float | None, option("FLOAT")]
@@ -57,14 +62,19 @@ class Tune:
     What no option says is as in --preset. A run that was stopped or killed goes on with
     `conqur tune --resume --run-dir DIR`. Ctrl-C and SIGTERM save first.
 
+    Without arguments it trains a small network for CartPole (half a minute) and tunes that.
+
     Examples:
+      conqur tune
       conqur tune runs/MinAtar-Breakout-dqn/networks/weight-0-seed-0.safetensors
       conqur tune pong.safetensors --preset paper-16 --penalty-weight 1
       conqur tune pong.safetensors --preset paper-16 --search independent
       conqur tune --env CartPole-v1 --whole-network --levels 50
     """
 
-    checkpoint: Annotated[tyro.conf.Positional[Path | None], option("CHECKPOINT", "none")] = None
+    checkpoint: Annotated[
+        tyro.conf.Positional[Path | None], option("CHECKPOINT", "a small network, trained first")
+    ] = None
     """The network to tune: a file that `conqur train` wrote."""
     env: Annotated[str | None, option("ID", "what the network was trained on")] = None
     """The environment, or a data set (.npz, .safetensors, minari:NAME)."""
@@ -176,7 +186,8 @@ class Tune:
             network = self._network()
             config = self._config(network)
         with _tuning(config, network) as tuning:  # before anything is written: it may refuse
-            folder = self.run_dir or _free_folder(config)
+            free, before = free_folder(f"tune-{config.environment}")
+            folder = self.run_dir or free
             try:
                 created = RunDirectory.create(
                     folder, config.to_json(), seeds=(config.seed,), command=command, warn=warn
@@ -184,6 +195,10 @@ class Tune:
             except OSError as error:
                 raise UsageError(f"--run-dir {folder} cannot be made: {error.strerror}") from error
             with created as run:
+                if not self.json:
+                    if before is not None and self.run_dir is None:
+                        say(other_folder("tune", before, folder))
+                    say(_header(config, f"preset {self.preset or 'quick'}", folder))
                 run.write_network("checkpoint.safetensors", to_bytes(network))
                 return folder, self._search(tuning, run, None)
 
@@ -200,6 +215,11 @@ class Tune:
         with RunDirectory.open(self.run_dir, warn=warn) as run:
             with named_as_typed(OPTIONS):
                 config = TuneConfig.from_json(run.config | self._given())
+            if self.env is None and is_code(config.environment):
+                raise UsageError(
+                    f"the run is of {config.environment!r}, which is code to be loaded: if you "
+                    "trust it, name it with --env"
+                )
             network = load(run.networks / "checkpoint.safetensors")
             if digest(network) != config.checkpoint:
                 raise RunError(f"{run.networks / 'checkpoint.safetensors'} is not the run's own")
@@ -229,6 +249,8 @@ class Tune:
         from conqur.pretrained import find_networks, load
         from conqur.tuning import fresh_network
 
+        if self.checkpoint is None and self.env is None and not self.whole_network:
+            return load(find_networks(_first_network())[0])
         if self.checkpoint is None:
             if not (self.whole_network and self.env):
                 raise UsageError(
@@ -278,6 +300,36 @@ class Tune:
         print(f"Network: {folder / 'networks' / 'best.safetensors'}", file=out)
 
 
+def _first_network() -> Path:
+    """The run of a small network to tune where none was named; it is trained if it is not there."""
+    if FIRST.exists():
+        train = Train(run_dir=FIRST, resume=True)
+    else:
+        say(f"No network was named: training a small one first, in {FIRST}.")
+        train = Train(
+            "CartPole-v1",
+            steps=FIRST_STEPS,
+            learning_starts=FIRST_STEPS // 20,
+            epsilon_steps=FIRST_STEPS // 2,
+            log_every=FIRST_STEPS // 8,
+            run_dir=FIRST,
+        )
+    with contextlib.redirect_stdout(sys.stderr):
+        train.run("conqur tune")
+    return FIRST
+
+
+def _header(config: "TuneConfig", settings: str, folder: Path) -> str:
+    """What is about to be searched."""
+    import jax
+
+    return (
+        f"{config.search} search on {config.environment}: {config.nodes} nodes, {config.levels} "
+        f"levels of {config.transitions:,} transitions, λ {config.penalty_weight:g}, {settings}, "
+        f"on {jax.devices()[0].device_kind}, in {folder}"
+    )
+
+
 def _verdict(summary: dict[str, Any]) -> str:
     """What came of it, in words."""
     if "chosen" not in summary:
@@ -287,11 +339,12 @@ def _verdict(summary: dict[str, Any]) -> str:
     low, high = chosen["gain_interval"]
     compared = (
         f"On {chosen['episodes']} fresh starts the checkpoint scores {checkpoint['mean']:.2f} and "
-        f"node {chosen['node']} {chosen['mean']:.2f}: {chosen['gain']:+.2f} ({low:+.2f} to "
-        f"{high:+.2f})."
+        f"node {chosen['node']} {chosen['mean']:.2f}: {chosen['gain']:+.2f} (95 % interval "
+        f"{low:+.2f} to {high:+.2f})."
     )
     if summary["handed_back"] == "checkpoint":
-        return f"{compared} That may be chance: the checkpoint itself is handed back."
+        verdict = "No node is better" if high is not None and high < 0 else "That may be chance"
+        return f"{compared} {verdict}: the checkpoint itself is handed back."
     return f"{compared} Node {chosen['node']} is handed back."
 
 
@@ -303,9 +356,3 @@ def _tuning(config: "TuneConfig", network: "Pretrained") -> Iterator["Tuning"]:
         tuning = Tuning(config, network)
     with contextlib.closing(tuning):
         yield tuning
-
-
-def _free_folder(config: "TuneConfig") -> Path:
-    stem = re.sub(r"[^\w.-]+", "-", f"tune-{config.environment}").strip("-")
-    names = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
-    return next(path for path in (Path("runs") / name for name in names) if not path.exists())

@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, Key
+from jaxtyping import Array, Bool
 
 from conqur.dqn import epsilon_greedy
 from conqur.environments.data import FixedData
@@ -111,8 +111,11 @@ class Collector(Batches):
             example.shape[1:], example.dtype
         )
         features = jnp.zeros((self._rows, *example.shape), example.dtype)
-        self._observations, self._features = _see(
-            approximator, self.spec, observations, features, frames, self._first, np.int32(0)
+        self._observations, self._features, _ = _see(
+            (approximator, self.spec, None),
+            observations,
+            features,
+            (frames, self._first, np.int32(0), np.int32(0)),
         )
         if not np.isfinite(np.asarray(self._features[0], np.float32)).all():
             raise ValueError("the network's features hold NaN or infinity: it cannot be tuned")
@@ -121,40 +124,42 @@ class Collector(Batches):
         """D_k, with the ε-greedy policy of θ."""
         self._features = _carried(self._features, np.int32(self._row))
         self._row = count = 0
+        policy = (theta, self._key, np.float32(self._epsilon))
+        actions = _choose(self._approximator, policy, self._features[0], np.int32(self._time))
         found = _Found([], [], [])
         while count < self._transitions:
-            count += self._step(theta, found)
+            actions, new = self._step(policy, actions, found)
+            count += new
         return self._batch(found)
 
-    def _step(self, theta: Any, found: "_Found") -> int:
-        """One step of all environments; how many transitions it gave."""
-        key = jax.random.fold_in(self._key, self._time)
-        actions = _choose(
-            self._approximator, theta, self._features, np.int32(self._row), key, self._epsilon
-        )
+    def _step(self, policy: Any, actions: Any, found: "_Found") -> tuple[Any, int]:
+        """One step of all environments; the next actions, and how many transitions it gave."""
         chosen = np.asarray(actions)
         self._environment.send(chosen)
         step = self._environment.receive()
         reset = np.array(step.reset)
-        self._observations, self._features = _see(
-            self._approximator,
-            self.spec,
+        self._observations, self._features, actions = _see(
+            (self._approximator, self.spec, policy),
             self._observations,
             self._features,
-            step.frame,
-            reset,
-            np.int32(self._row + 1),
+            (step.frame, reset, np.int32(self._row + 1), np.int32(self._time + 1)),
         )
         kept = np.flatnonzero(~reset)
         found.places.append(self._row * self._num_envs + kept)
         seen = (chosen, step.reward, step.terminal, self._first)
         found.seen.append(tuple(np.array(values)[kept] for values in seen))
+        self._count_returns(step, found)
+        self._first, self._row, self._time = reset, self._row + 1, self._time + 1
+        return actions, len(kept)
+
+    def _count_returns(self, step: Any, found: "_Found") -> None:
+        if self._environment.cut:  # the games under way have no score
+            self._running[:] = 0.0
+            return
         self._running += step.reward
         over = np.array(step.game_over)
         found.returns.extend(self._running[over].tolist())
-        self._running[over | reset] = 0.0
-        self._first, self._row, self._time = reset, self._row + 1, self._time + 1
-        return len(kept)
+        self._running[over] = 0.0
 
     def _batch(self, found: "_Found") -> Batch:
         size = self._transitions
@@ -206,37 +211,30 @@ class _Found(NamedTuple):
 
 
 @eqx.filter_jit(donate="all-except-first")
-def _see_donated(shared: Any, observations: Array, features: Array, newest: Any) -> Any:
-    approximator, spec = shared
-    frames, reset, row = newest
+def _see(
+    shared: Any, observations: Array, features: Array, newest: Any
+) -> tuple[Array, Array, Any]:
+    """Embed the newest frames, once and for all, and choose what to do there."""
+    approximator, spec, policy = shared
+    frames, reset, row, time = newest
     observations = push(spec, observations, frames, reset)
     embedded = approximator.embed(observations)
-    return observations, jax.lax.dynamic_update_index_in_dim(features, embedded, row, 0)
-
-
-def _see(
-    approximator: Approximator,
-    spec: Spec,
-    observations: Array,
-    features: Array,
-    frames: Any,
-    reset: Any,
-    row: Any,
-) -> tuple[Array, Array]:
-    """Embed the newest frames, once and for all."""
-    return _see_donated((approximator, spec), observations, features, (frames, reset, row))
+    features = jax.lax.dynamic_update_index_in_dim(features, embedded, row, 0)
+    return observations, features, _chosen(approximator, policy, embedded, time)
 
 
 @eqx.filter_jit
-def _choose(
-    approximator: Approximator,
-    theta: Any,
-    features: Array,
-    row: Any,
-    key: Key[Array, ""],
-    epsilon: float,
-) -> Int[Array, " N"]:
-    return epsilon_greedy(key, approximator.predict(theta, features[row]), epsilon)
+def _choose(approximator: Approximator, policy: Any, embedded: Array, time: Any) -> Any:
+    return _chosen(approximator, policy, embedded, time)
+
+
+def _chosen(approximator: Approximator, policy: Any, embedded: Array, time: Any) -> Any:
+    """ε-greedy actions; None without a policy."""
+    if policy is None:
+        return None
+    theta, key, epsilon = policy
+    q_values = approximator.predict(theta, embedded)
+    return epsilon_greedy(jax.random.fold_in(key, time), q_values, epsilon)
 
 
 @eqx.filter_jit(donate="all")

@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from conqur._messages import stderr_console
 from conqur.search.node import Tree, top
 
 SHOWN = 8
@@ -81,7 +82,7 @@ class Screen(Display):
 @contextlib.contextmanager
 def display(levels: int, *, quiet: bool) -> Iterator[Display]:
     """What a search of so many levels is shown with: a screen, lines or nothing, on stderr."""
-    console = Console(stderr=True)
+    console = stderr_console()
     if quiet:
         yield Display()
     elif not console.is_terminal:

@@ -33,6 +33,7 @@ from conqur.search.refining import (
     refine,
 )
 from conqur.search.saving import pick
+from conqur.search.sharding import Devices
 from conqur.search.store import Store, stored_dtype
 
 ASSIGN, REFINE, PERTURB, REPLAY = range(4)
@@ -127,11 +128,14 @@ class Grower(World):
         self._approximator, self._theta = approximator, theta
         self._collector = collector
         self._growing, self._regression = growing, regression
-        self._width, self._key = width, jax.random.key(seed)
+        self._devices = Devices()
+        self._width, self._key = self._devices.width(width), jax.random.key(seed)
         self._sampler, self._rollouts = sampler, rollouts
         self._places: list[Int[np.ndarray, " n"]] = []
         self._resident: tuple[int, ...] = ()
-        self._buffer = self._empty_buffer(kept_levels * transitions, population, half_precision)
+        self._buffer = self._devices.buffer(
+            self._empty_buffer(kept_levels * transitions, population, half_precision)
+        )
         self._store: Store | None = None
         if replayed_levels:
             self._store = Store(
@@ -168,20 +172,22 @@ class Grower(World):
         key = jax.random.fold_in(self._key, level)
 
         weights = stack(self._approximator, [birth.parent.weights for birth in padded])
+        weights = self._devices.apart(weights, axes_of(self._approximator, self._theta))
+        batch, initial = self._devices.everywhere((data.transitions, data.initial))
         parents = weights.theta
         if level % growing.target_every == 0:
             weights = weights._replace(target=weights.theta)
-        weights = self._perturbed(weights, padded, key, ids, data.transitions)
-        assignment, hows = self._assigned(weights, padded, key, ids, level, data.transitions)
-        self._commit(padded, data.transitions, assignment)
+        weights = self._perturbed(weights, padded, key, ids, batch)
+        assignment, hows = self._assigned(weights, padded, key, ids, level, batch)
+        self._commit(padded, batch, assignment)
         self._resident = tuple(int(i) for i in ids[: len(births)])
         weights, scores = refine(
             self._approximator,
             weights,
             parents,
             self._theta,
-            data.transitions,
-            data.initial,
+            batch,
+            initial,
             assignment,
             self._buffer,
             jax.random.fold_in(key, REFINE),
@@ -230,8 +236,8 @@ class Grower(World):
             # Levels that are no longer in the ring are overwritten by those that are.
             successors = levels["successors"][level % len(levels["successors"])]
             nothing = np.zeros((len(places), self._width), np.uint8)
-            out = jnp.asarray(places >= buffer.capacity)
-            buffer = _added(buffer, (jnp.asarray(successors), nothing, out))
+            out = places >= buffer.capacity
+            buffer = _added(buffer, self._devices.everywhere((successors, nothing, out)))
         assert int(buffer.batches) == count
         self._buffer, self._resident = buffer, ()
         if self._store is not None:
@@ -311,7 +317,7 @@ class Grower(World):
 
     def _past(self, birth: Birth) -> tuple[np.ndarray, np.ndarray]:
         """φ of the states, and the actions, that a node's ancestors are committed to."""
-        buffer, column = self._buffer, np.asarray(self._columns([birth.parent]))[:, 0]
+        buffer, column = self._buffer, self._columns([birth.parent])[:, 0]
         kept = (column != NO_ACTION) & (np.asarray(buffer.weights()) > 0)
         return np.asarray(buffer.successors)[kept].astype(np.float32), column[kept].astype(int)
 
@@ -320,15 +326,14 @@ class Grower(World):
         parents = [birth.parent for birth in births]
         alive = self._resident + (self._resident[:1] * (self._width - len(self._resident)))
         if tuple(parent.id for parent in parents) != alive:
-            self._buffer = eqx.tree_at(
-                lambda buffer: buffer.assigned, self._buffer, self._columns(parents)
-            )
+            columns = self._devices.apart(self._columns(parents), 1)
+            self._buffer = eqx.tree_at(lambda buffer: buffer.assigned, self._buffer, columns)
         self._places.append(np.asarray(self._buffer.places(batch.terminal)))
         self._buffer = _added(
             self._buffer, (batch.successors, assignment.assigned.T, batch.terminal)
         )
 
-    def _columns(self, nodes: Sequence[Node]) -> UInt8[Array, "C N"]:
+    def _columns(self, nodes: Sequence[Node]) -> UInt8[np.ndarray, "C N"]:
         """The nodes' assignments, where the buffer has the states they belong to."""
         capacity = self._buffer.capacity
         columns = np.full((capacity, len(nodes)), NO_ACTION, np.uint8)
@@ -337,7 +342,7 @@ class Grower(World):
             for places, assigned in zip(self._places, history, strict=True):
                 kept = places < capacity
                 columns[places[kept], i] = NO_ACTION if assigned is None else assigned[kept]
-        return jnp.asarray(columns)
+        return columns
 
     def _values(self, scores: Scores, weights: list[Weights], level: int) -> list[float]:
         if self._rollouts is not None and self._growing.scoring == "rollouts":

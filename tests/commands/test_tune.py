@@ -11,6 +11,7 @@ from conqur import tuning
 from conqur.pretrained import load
 
 TINY = (
+    *("--preset", "paper-8"),
     *("--transitions", "40", "--updates", "6", "--levels", "5", "--nodes", "4", "--pool", "6"),
     *("--splitting-factor", "2", "--expanded", "2", "--dive-levels", "1", "--num-envs", "2"),
     *("--evaluation-episodes", "2", "--evaluate-every", "2", "--final-episodes", "4"),
@@ -194,10 +195,23 @@ def test_bad_input_is_one_sentence_before_any_work(network, tmp_path, conqur, op
     assert not folder.exists()
 
 
-def test_a_network_has_to_be_named(conqur, cartpole):
-    status, _, err = conqur("tune")
+def test_a_network_has_to_be_named(conqur):
+    status, _, err = conqur("tune", "--env", "CartPole-v1")
     assert status == 2
     sentence("name a CHECKPOINT", err)
+
+
+def test_without_arguments_it_trains_a_network_and_tunes_it(tmp_path, conqur, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small = (*TINY, "--levels", "2", "--json")
+    monkeypatch.setattr("conqur.commands.tune.FIRST_STEPS", 400)
+    for _ in range(2):  # the second time, the network is there
+        status, out, err = conqur("tune", *small)
+        assert status == 0, err
+        found = json.loads(out)
+        assert found["environment"] == "CartPole-v1"
+    assert (tmp_path / "runs" / "first-network" / "networks").is_dir()
+    assert found["run_dir"] == "runs/tune-CartPole-v1-2"
 
 
 def test_settings_do_not_change_on_resume(tuned, conqur):
