@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conqur import diagnosis_play
-from conqur.diagnosis_learning import DiagnosisConfig, learn
-from conqur.diagnosis_measures import NOISES, breaks, churn, gaps, greedy, share_interval
-from conqur.diagnosis_play import Episode, horizon, play, returns, worth
-from conqur.diagnosis_satisfiable import satisfiable
+from conqur.diagnosis import play as diagnosis_play
+from conqur.diagnosis.learning import DiagnosisConfig, learn
+from conqur.diagnosis.measures import NOISES, breaks, churn, gaps, greedy, share_interval
+from conqur.diagnosis.play import Episode, horizon, play, returns, worth
+from conqur.diagnosis.satisfiable import satisfiable
 from conqur.environments.interface import Spec, Step, VectorEnvironment
 from conqur.exact import Consistency
 from conqur.pretrained.playing import arena

@@ -82,7 +82,7 @@ class Diagnose:
             found = self._diagnosed()
         self._write(found, command)
         if self.json:
-            from conqur.diagnosis_words import summary
+            from conqur.diagnosis.words import summary
 
             page = {"page": str(self.output), "summary": summary(found)}
             print(json.dumps(found.to_json() | page))
@@ -92,7 +92,7 @@ class Diagnose:
 
     def _diagnosed(self) -> "Diagnosis":
         from conqur.diagnosis import diagnose
-        from conqur.diagnosis_learning import DiagnosisConfig
+        from conqur.diagnosis.learning import DiagnosisConfig
 
         names = {field.name for field in fields(DiagnosisConfig)}
         given = {name: value for name, value in vars(self).items() if name in names}
@@ -127,6 +127,6 @@ OPTIONS: dict[str, Any] = {
 
 
 def _words(found: "Diagnosis") -> str:
-    from conqur.diagnosis_words import headline, summary
+    from conqur.diagnosis.words import headline, summary
 
     return f"{headline(found)}.\n\n{summary(found)}\n"

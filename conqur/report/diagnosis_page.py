@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from conqur import __version__, report
-from conqur.diagnosis import NOISE_DRAWS, Diagnosis, Findings, clips_rewards
-from conqur.diagnosis_play import Worth
-from conqur.diagnosis_words import fixed, headline, percent, percent_range, proofs, summary, too_few
+from conqur.diagnosis import Diagnosis, Findings, clips_rewards
+from conqur.diagnosis.diagnosing import NOISE_DRAWS
+from conqur.diagnosis.play import Worth
+from conqur.diagnosis.words import fixed, headline, percent, percent_range, proofs, summary, too_few
 from conqur.report import Bar, Series, number
 
 PLAIN, PENALISED, CHECKPOINT = "var(--vermillion)", "var(--blue)", "var(--muted)"

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from conqur.diagnosis import Diagnosis, Findings
-from conqur.diagnosis_learning import DiagnosisConfig
-from conqur.diagnosis_measures import NOISES, Breaks, Churn, Gaps
-from conqur.diagnosis_play import Worth
-from conqur.diagnosis_satisfiable import Satisfiable
-from conqur.diagnosis_words import headline, proofs, summary
+from conqur.diagnosis.learning import DiagnosisConfig
+from conqur.diagnosis.measures import NOISES, Breaks, Churn, Gaps
+from conqur.diagnosis.play import Worth
+from conqur.diagnosis.satisfiable import Satisfiable
+from conqur.diagnosis.words import headline, proofs, summary
 from conqur.exact import Consistency
 from conqur.report.diagnosis_page import render
 from conqur.statistics import Difference

@@ -17,8 +17,8 @@ import numpy as np
 from jaxtyping import Float
 
 from conqur.config import PRESETS as TRAIN_PRESETS
-from conqur.diagnosis_learning import DiagnosisConfig, Learned, Lineage, learn
-from conqur.diagnosis_measures import (
+from conqur.diagnosis.learning import DiagnosisConfig, Learned, Lineage, learn
+from conqur.diagnosis.measures import (
     QUANTILES,
     Breaks,
     Churn,
@@ -28,8 +28,8 @@ from conqur.diagnosis_measures import (
     gaps,
     greedy,
 )
-from conqur.diagnosis_play import Worth, play
-from conqur.diagnosis_satisfiable import Satisfiable, satisfiable
+from conqur.diagnosis.play import Worth, play
+from conqur.diagnosis.satisfiable import Satisfiable, satisfiable
 from conqur.pretrained import Pretrained
 from conqur.pretrained.playing import Arena, arena
 from conqur.search.approximator import LinearTuning

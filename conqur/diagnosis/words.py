@@ -2,10 +2,10 @@
 
 from math import isfinite
 
-from conqur.diagnosis import Diagnosis
-from conqur.diagnosis_measures import Breaks
-from conqur.diagnosis_play import Worth
-from conqur.diagnosis_satisfiable import Satisfiable
+from conqur.diagnosis.diagnosing import Diagnosis
+from conqur.diagnosis.measures import Breaks
+from conqur.diagnosis.play import Worth
+from conqur.diagnosis.satisfiable import Satisfiable
 from conqur.exact import Consistency
 
 LEAST_SAID = 5e-4
