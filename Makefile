@@ -18,7 +18,7 @@ help:
 	@echo "make torture     kill training runs 200 times, and see that nothing is lost (half an hour)"
 	@echo "make lint        ruff and mypy"
 	@echo "make format      let ruff rewrite the code"
-	@echo "make bench       measured ratios, side by side (5 minutes)"
+	@echo "make bench       measured ratios, side by side (8 minutes)"
 	@echo "make constraints pin the newest versions that fit pyproject.toml"
 	@echo "make clean       remove the environments"
 
@@ -54,6 +54,7 @@ format: setup
 bench: setup
 	$(BIN)/python benchmarks/head.py
 	$(BIN)/python benchmarks/train.py
+	$(BIN)/python benchmarks/search.py
 
 # torch comes first and without a hash: which file of it fits depends on the machine.
 $(PEERS)/.ready: constraints.txt pyproject.toml

@@ -212,6 +212,35 @@ def test_gains_in_the_readme_are_those_of_the_results():
     assert f"| checkpoint | {begun} | |" in text
 
 
+def test_the_speed_of_the_search_is_that_of_the_results():
+    text = re.sub(r"\s+", " ", (ROOT / "results/README.md").read_text())
+    found = json.loads((ROOT / "results/search/speed_gpu.json").read_text())
+    levels = found["levels"]
+    for words in (
+        f"takes {levels['sixteen_by_one']:.2f} times as long with 16 nodes",
+        f"and 1/{1 / levels['sixteen_by_plain']:.0f} of what it takes when written plainly",
+        f"collected at {levels['collected_by_emulator']:.2f} times the rate",
+        f"takes {found['refining']['ratio']:.1f} times as long as 16",
+    ):
+        assert words in text
+
+
+def test_the_diagnosis_in_the_readme_is_that_of_the_results():
+    """Rounded as it is there."""
+    text = re.sub(r"\s+", " ", (ROOT / "README.md").read_text())
+    found = json.loads((ROOT / "results/diagnosis/minatar_breakout.json").read_text())
+    plain, penalised = found["plain"], found["penalised"]
+    for words in (
+        f"Of {plain['breaks']['choices']:,} choices behind",
+        f"breaks {100 * plain['breaks']['share']:.1f} %; no last layer",
+        f"more than {100 * plain['satisfiable']['bound']:.1f} % of them",
+        f"was found keeps {100 * plain['satisfiable']['found']:.1f} %.",
+        f"(λ = 1) it breaks {100 * penalised['breaks']['share']:.1f} %.",
+        f"copy scores {-found['higher_score']['mean']:.1f} points less",
+    ):
+        assert words in text
+
+
 def test_the_readme_s_warning_about_small_weights_is_true():
     problem = conqur.tabular.four_state()
     batches = [conqur.tabular.sample_batch(problem.mdp, k, 1000) for k in range(5)]
