@@ -8,8 +8,8 @@ which make no difference to the time): 10,000 transitions, 2,500 gradient steps 
 and pairs of a consistency buffer that holds all levels so far.
 
 - A level with 16 nodes in parts of one with a single node: collecting, refining, scoring.
-- The same level written plainly: for every node and minibatch, body and head run on the pictures.
-  Some minibatches are timed and multiplied.
+- The same gradient steps written plainly: for every node and minibatch, body and head run on the
+  pictures of states, successors and pairs. Some minibatches are timed and multiplied.
 - Transitions collected per second in parts of the emulator's steps with random actions.
 - Refining alone with 512 nodes in parts of 16 (accelerators only), on features drawn at random.
 - Memory after 100 levels, in a process of its own, on features drawn at random.
@@ -38,7 +38,7 @@ from conqur.dqn import centred_rmsprop
 from conqur.environments import make
 from conqur.environments.interface import Transitions
 from conqur.environments.journal import Journal
-from conqur.regression import bellman_error
+from conqur.regression import penalised_loss
 from conqur.regressor import Architecture, Dense, Perceptron, Regressor, initial_regressor
 from conqur.runs.manifest import make_manifest
 from conqur.search.approximator import LinearTuning
@@ -201,17 +201,27 @@ def plain_level(nodes: int, minibatches: int = 20) -> float:
     environment.close()
     rng = np.random.default_rng(0)
     shape = environment.spec.observation_shape
-    pictures = rng.integers(256, size=(2, 1024, *shape), dtype=np.uint8)
-    actions = rng.integers(len(environment.spec.actions), size=1024)
+    pictures = rng.integers(256, size=(3, 1024, *shape), dtype=np.uint8)
+    actions = rng.integers(len(environment.spec.actions), size=(2, 1024))
     optimizer = centred_rmsprop(PAPER["learning_rate"])
 
     @jax.jit
-    def update(head: Dense, state: Any, seen: Any, after: Any, taken: Any) -> Any:
+    def update(head: Dense, state: Any, seen: Any, after: Any, pairs: Any, chosen: Any) -> Any:
         labels = jnp.max(Regressor(regressor.body, head)(after), axis=-1)
-        error = lambda head: bellman_error(  # noqa: E731
-            Regressor(regressor.body, head)(seen), taken, labels
-        )
-        step, state = optimizer.update(jax.grad(error)(head), state)
+
+        def loss(head: Dense) -> Any:
+            network = Regressor(regressor.body, head)
+            return penalised_loss(
+                network(seen),
+                chosen[0],
+                labels,
+                network(pairs),
+                chosen[1],
+                penalty_weight=PAPER["penalty_weight"],
+                over_actions=PAPER["over_actions"],
+            )
+
+        step, state = optimizer.update(jax.grad(loss)(head), state)
         return jax.tree.map(jnp.add, head, step), state
 
     head, state = regressor.head, optimizer.init(regressor.head)
@@ -220,7 +230,7 @@ def plain_level(nodes: int, minibatches: int = 20) -> float:
         nonlocal head, state
         for _ in range(count):
             rows = rng.integers(1024, size=PAPER["batch_size"])
-            head, state = update(head, state, pictures[0][rows], pictures[1][rows], actions[rows])
+            head, state = update(head, state, *(part[rows] for part in pictures), actions[:, rows])
         jax.block_until_ready(head)
 
     run(3)
