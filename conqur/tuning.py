@@ -43,7 +43,7 @@ from conqur.search.records import (
     records_from_arrays,
 )
 from conqur.search.refining import Regression
-from conqur.search.rollouts import Rollouts
+from conqur.search.rollouts import Rollouts, is_finite
 from conqur.search.saving import pick, tree_from_arrays, tree_to_arrays
 from conqur.search.strict import StrictSampler, check_size
 from conqur.training_run import default_preset, device_memory
@@ -97,7 +97,7 @@ class Tuning:
             self.root,
             _collector(config, network, self.approximator, self.place),
             growing=Growing(
-                children=config.children,
+                children="max" if config.search == "independent" else config.children,
                 boltzmann_every=config.boltzmann_every,
                 target_every=config.target_every,
                 temperature=config.temperature,
@@ -363,7 +363,7 @@ def _evaluate(
     config = tuning.config
     if tuning.rollouts is None or not config.evaluation_episodes:
         return
-    nodes = tree.frontier
+    nodes = [node for node in tree.frontier if is_finite(node.weights.theta)]
     words = f"level {tree.level}: evaluating {len(nodes)} nodes"
     root, *played = tuning.rollouts.play(
         [tuning.root, *(node.weights.theta for node in nodes)],
@@ -408,9 +408,12 @@ def _finish(
     candidates = [(node.weights.theta, node.id, node.level) for node in tree.pool]
     known = {number for _, number, _ in candidates}
     candidates += [
-        (theta, row["node"], row["level"])
+        (theta, row["node"], row["level"] - 1)  # evaluated after the level that made it
         for theta, row in records.champions
         if row["node"] not in known
+    ]
+    candidates = [candidate for candidate in candidates if is_finite(candidate[0])] or candidates[
+        :1
     ]
     summary: dict[str, Any] = {
         "environment": config.environment,

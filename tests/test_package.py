@@ -198,7 +198,7 @@ def test_gains_in_the_readme_are_those_of_the_results():
     networks = ("Breakout-0", "Breakout-1", "Asterix-0", "Asterix-1")
     shown = {
         "random, 0.3 gaps": "random perturbations of 0.3 action gaps, kept by rollouts",
-        "multi-DQN (independent, λ = 0)": "plain Q-learning of 16 copies (multi-DQN)",
+        "multi-DQN (independent, λ = 0)": "Q-learning of 16 copies, λ = 0 (multi-DQN)",
         "Boltzmann, λ = 0, rollouts": "Boltzmann children, λ = 0, kept by rollouts",
         "Boltzmann, λ = 1, rollouts": "Boltzmann children, λ = 1, kept by rollouts",
         "paper-16, 20 short levels, λ = 10": "the paper's search, λ = 10, 20 short levels",

@@ -68,8 +68,8 @@ class Tune:
       conqur tune
       conqur tune runs/MinAtar-Breakout-dqn/networks/weight-0-seed-0.safetensors
       conqur tune pong.safetensors --preset paper-16 --penalty-weight 1
-      conqur tune pong.safetensors --preset paper-16 --search independent
-      conqur tune --env CartPole-v1 --whole-network --levels 50
+      conqur tune pong.safetensors --preset paper-16 --search independent --penalty-weight 0
+      conqur tune --env CartPole-v1 --whole-network --preset paper-8
     """
 
     checkpoint: Annotated[
@@ -275,10 +275,12 @@ class Tune:
         return given
 
     def _config(self, network: "Pretrained") -> "TuneConfig":
+        from conqur.diagnosis import clips_rewards
         from conqur.search.config import tune_config
         from conqur.tuning import digest
 
         basis = {
+            "clip_rewards": clips_rewards(self.env or network.environment),
             "environment": network.environment,
             "preprocessing": network.preprocessing,
             "checkpoint": digest(network),

@@ -143,6 +143,11 @@ class TuneConfig:
             )
         if self.seed >= 2**31:
             raise ValueError(f"seed must be below 2³¹, got {self.seed}")
+        if self.units == "gap" and self.approximator == "network":
+            raise ValueError(
+                "units gap is for a linear head: with --whole-network take --units q, or a preset "
+                "of the paper"
+            )
         if self.refit == "lbfgs" and self.approximator == "network":
             raise ValueError("refit lbfgs is for a linear head: leave out --whole-network")
 

@@ -57,8 +57,8 @@ class Growing:
     """How children come about.
 
     Attributes:
-        children: "boltzmann"; "random": perturbed copies of their parents with max labels; with a
-            sampler, any other name for what it does.
+        children: "boltzmann"; "max": always greedy; "random": greedy, and perturbed copies of their
+            parents; with a sampler, any other name for what it does.
         boltzmann_every: levels; then dives sample their assignments, too.
         target_every: levels between copies of θ to the target θ⁻.
         temperature: τ.

@@ -4,6 +4,7 @@ Returns spread far wider over starts than nodes differ, so nodes are only ever c
 starts, by the differences.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -82,7 +83,8 @@ class Rollouts:
             on_progress: told now and then how much is done, from 0 to 1.
         """
         copies = min(episodes, MOST_COPIES)
-        at_once = max(1, min(len(thetas), MOST_COPIES // copies))
+        parts = -(-len(thetas) // max(1, MOST_COPIES // copies))
+        at_once = -(-len(thetas) // parts)  # as evenly as it goes: what is left over is played, too
         environment = self._environment(at_once * copies)
         found: list[Evaluation] = []
         for first in range(0, len(thetas), at_once):
@@ -105,9 +107,14 @@ class Rollouts:
         return found
 
     def gains(self, root: Any, thetas: Sequence[Any], *, episodes: int, seed: int) -> list[float]:
-        """By how much each regressor scores more than the root on the same starts, on average."""
-        first, *others = self.play([root, *thetas], episodes=episodes, seed=seed)
-        return [other.mean - first.mean for other in others]
+        """By how much each regressor scores more than the root on the same starts, on average.
+
+        One that diverged gains −∞.
+        """
+        whole = [theta for theta in thetas if is_finite(theta)]
+        first, *others = self.play([root, *whole], episodes=episodes, seed=seed)
+        found = iter(others)
+        return [next(found).mean - first.mean if is_finite(t) else -math.inf for t in thetas]
 
     def best_of(
         self, thetas: Sequence[Any], *, episodes: int, seed: int, budget: int | None = None
@@ -147,6 +154,11 @@ class Rollouts:
                 self._environments.pop(size).close()
             self._environments[copies] = self._make(copies)
         return self._environments[copies]
+
+
+def is_finite(theta: Any) -> bool:
+    """Whether a regressor's weights are numbers: those of one that diverged are not."""
+    return all(bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(theta))
 
 
 def _part_of(

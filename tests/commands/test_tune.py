@@ -161,6 +161,14 @@ def test_every_kind_of_search_runs(network, tmp_path, conqur, options):
     status, out, err = conqur("tune", network, *arguments, "--run-dir", tmp_path / "r", "--json")
     assert status == 0, err
     assert json.loads(out)["levels"] == 3
+    nodes = lines(tmp_path / "r" / "tree.jsonl")[1:]
+    assert ("boltzmann" in {node["assigned_how"] for node in nodes}) == (
+        not {"independent", "random", "strict"} & set(options)
+    )
+
+
+def test_rewards_are_clipped_as_in_training(tuned):
+    assert json.loads((tuned / "config.json").read_text())["clip_rewards"] is False
 
 
 def test_from_scratch(tmp_path, conqur):
@@ -184,6 +192,7 @@ def test_from_scratch(tmp_path, conqur):
         (("--env", "Acrobot-v1"), "chooses among 2 actions, but Acrobot-v1 has 3"),
         (("--children", "strict", "--transitions", "5000"), "at most 5000 states"),
         (("--expanded", "4"), "--nodes (4) must be at least"),
+        (("--whole-network", "--units", "gap"), "--units gap is for a linear head"),
     ],
 )
 def test_bad_input_is_one_sentence_before_any_work(network, tmp_path, conqur, options, words):

@@ -60,6 +60,27 @@ def test_gains_are_differences_on_common_starts():
     assert gains == [other.mean - root.mean for other in others]
 
 
+def test_what_diverged_is_not_played_and_gains_nothing():
+    body, (root, other) = heads(2)
+    lost = jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), root)
+    gains = rollouts(body).gains(root, [other, lost, other], episodes=2, seed=0)
+    assert gains[1] == -np.inf
+    assert gains[0] == gains[2] > -np.inf
+
+
+def test_all_are_played_in_parts_of_about_the_same_size(monkeypatch):
+    sizes = []
+    monkeypatch.setattr(
+        "conqur.search.rollouts.evaluate",
+        lambda q, environment, *, policies, episodes, **_: (
+            sizes.append(policies) or [Evaluation((0.0,), (1,), 1)] * policies
+        ),
+    )
+    body, thetas = heads(1)
+    rollouts(body).play(thetas * 17, episodes=16, seed=0)
+    assert sizes == [9, 9]
+
+
 def test_whole_networks_play_too():
     networks = [jax.device_get(initial_regressor(jax.random.key(i), ARCHITECTURE)) for i in (0, 1)]
     played = Rollouts(WholeNetwork(), lambda n: make("CartPole-v1", n), frame_skip=1)
