@@ -67,8 +67,8 @@ class Tune:
     Examples:
       conqur tune
       conqur tune runs/MinAtar-Breakout-dqn/networks/weight-0-seed-0.safetensors
-      conqur tune pong.safetensors --preset paper-16 --penalty-weight 1
-      conqur tune pong.safetensors --preset paper-16 --search independent --penalty-weight 0
+      conqur tune NETWORK --preset paper-16 --penalty-weight 1
+      conqur tune NETWORK --preset paper-16 --search independent --penalty-weight 0
       conqur tune --env CartPole-v1 --whole-network --preset paper-8
     """
 
