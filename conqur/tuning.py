@@ -213,7 +213,7 @@ def run_tuning(
         if not tuning.grower.restore(pick(checkpoint.arrays, "world/"), levels):
             warn("the environments did not come back to where they were: new episodes begin")
     else:
-        records.planted(tree)
+        records.after(tree)
         _evaluate(tuning, tree, records, announce)
     begun, frames_per_step = tree, _frames_per_step(tuning)
     if tuning.rollouts is not None:

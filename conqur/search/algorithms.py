@@ -135,13 +135,13 @@ def depth_first_search(
 
 
 def local_search(tree: Tree, world: World, *, levels: int, splitting_factor: int) -> Iterator[Tree]:
-    """Keep one node: the best of its children, one of which is the greedy one.
+    """Keep one node: the best of its children, one of which is a dive's.
 
     Args:
         tree: where to begin.
         world: gives data and trained children.
         levels: T.
-        splitting_factor: c, with the greedy child.
+        splitting_factor: c, with the dive's child.
     """
     for k in range(tree.level, levels):
         here = top(tree.frontier, 1)

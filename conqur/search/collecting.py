@@ -250,7 +250,7 @@ def _taken(features: Array, states: Any, successors: Any) -> tuple[Array, Array]
 
 
 class DataCollector(Batches):
-    """Gives batches of a fixed data set, embedded once, in the order it has or drawn from it.
+    """Gives batches of a fixed data set, embedded once and drawn without repetition.
 
     Attributes:
         spec: what the data's environment looked like.

@@ -54,13 +54,8 @@ class Records:
             arrays |= {f"champions/{i}/{name}": array for name, array in flatten(theta).items()}
         return arrays
 
-    def planted(self, tree: Tree) -> None:
-        """Note the roots."""
-        for node in tree.pool:
-            self.nodes[node.id] = _record(node)
-
     def after(self, tree: Tree) -> None:
-        """Note the nodes of a level."""
+        """Note the nodes of a tree."""
         for node in tree.pool:
             self.nodes[node.id] = _record(node)
 

@@ -325,7 +325,7 @@ def exhaustive(table):
     return sampler
 
 
-def search_the_example(penalty_weight, levels=12):
+def search_the_example(penalty_weight, start, levels=12):
     collector = FourState()
     problem, table = collector.problem, np.asarray(collector.table)
 
@@ -335,7 +335,7 @@ def search_the_example(penalty_weight, levels=12):
 
     world = Grower(
         StateActionFeatures(collector.table),
-        np.array([-2.0, 0.5], np.float32),
+        np.array(start, np.float32),
         collector,
         growing=growing(target_every=1, scoring="rollouts", children="exhaustive"),
         regression=regression(
@@ -372,7 +372,14 @@ def search_the_example(penalty_weight, levels=12):
     ]
 
 
-def test_with_all_children_and_a_large_penalty_the_search_finds_the_best_realizable_policy():
-    best, frontier = search_the_example(penalty_weight=10.0)
+@pytest.mark.parametrize("start", [(-2.0, 0.5), (-0.2352, 0.2791)])
+def test_with_all_children_and_a_large_penalty_the_search_finds_the_best_realizable_policy(start):
+    """From the best policy, which is left without the penalty, and from where Q-learning ends."""
+    best, frontier = search_the_example(10.0, start)
     assert best == 0.5
     assert 0.5 in frontier
+
+
+def test_without_the_penalty_the_frontier_leaves_the_best_realizable_policy():
+    _, frontier = search_the_example(0.0, (-2.0, 0.5))
+    assert set(frontier) == {0.3}
