@@ -42,7 +42,8 @@ from conqur.regression import penalised_loss
 from conqur.regressor import Architecture, Dense, Perceptron, Regressor, initial_regressor
 from conqur.runs.manifest import make_manifest
 from conqur.search.approximator import LinearTuning
-from conqur.search.collecting import Batch, Batches, Collector
+from conqur.search.batches import Batch, Batches
+from conqur.search.collecting import Collector, in_groups
 from conqur.search.config import PRESETS
 from conqur.search.growing import Grower, Growing
 from conqur.search.node import Kind, Tree, dive, expand
@@ -133,22 +134,24 @@ class Levels:
         return [sum(parts) for parts in zip(*self.took.values(), strict=True)]
 
 
-def game(num_envs: int) -> tuple[Any, Dense, Any]:
+def game(num_envs: int) -> tuple[Any, Dense, list[Journal]]:
     """A Nature network for the game, and the game."""
     settings = train_config(
         "tf-agents", environment=GAME, algorithm="dqn", penalty_weights=(0.0,), seeds=(0,)
     )
-    environment = make(GAME, num_envs, preprocessing=settings.preprocessing)
-    spec = environment.spec
+    environments = in_groups(
+        lambda copies: make(GAME, copies, preprocessing=settings.preprocessing), num_envs, seed=0
+    )
+    spec = environments[0].spec
     architecture = Architecture("nature", spec.observation_shape, len(spec.actions), (512,))
     regressor = initial_regressor(jax.random.key(0), architecture)
-    return regressor, regressor.head, environment
+    return regressor, regressor.head, environments
 
 
-def collector(body: Any, environment: Any) -> Collector:
+def collector(body: Any, environments: list[Journal]) -> Collector:
     return Collector(
         LinearTuning(body),
-        Journal(environment, (0,)),
+        environments,
         transitions=PAPER["transitions"],
         epsilon=PAPER["epsilon"],
         clip_rewards=True,
@@ -160,8 +163,8 @@ def levels(num_envs: int, rounds: int) -> dict[str, Any]:
     """One node and sixteen, level by level in turn; and the emulator alone."""
     searches = {}
     for nodes in (1, 16):
-        regressor, head, environment = game(num_envs)
-        played = collector(regressor.body, environment)
+        regressor, head, environments = game(num_envs)
+        played = collector(regressor.body, environments)
         searches[nodes] = Levels(LinearTuning(regressor.body), head, played, nodes, rounds + 2)
     alone = make(GAME, num_envs, preprocessing="dopamine")
     emulator = _emulator(alone, num_envs)
@@ -197,7 +200,7 @@ def levels(num_envs: int, rounds: int) -> dict[str, Any]:
 
 def plain_level(nodes: int, minibatches: int = 20) -> float:
     """Seconds of a level in which body and head run for every node and minibatch."""
-    regressor, _, environment = game(1)
+    regressor, _, (environment,) = game(1)
     environment.close()
     rng = np.random.default_rng(0)
     shape = environment.spec.observation_shape

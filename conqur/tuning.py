@@ -17,7 +17,6 @@ from conqur._programs import keep_programs
 from conqur.config import PRESETS as TRAIN_PRESETS
 from conqur.environments import load_data, make
 from conqur.environments.data import is_data
-from conqur.environments.journal import Journal
 from conqur.pretrained import Pretrained, to_bytes
 from conqur.pretrained.playing import Arena, arena
 from conqur.regressor import Architecture, Regressor, initial_regressor
@@ -30,7 +29,8 @@ from conqur.search.algorithms import (
     local_search,
 )
 from conqur.search.approximator import Approximator, LinearTuning, WholeNetwork
-from conqur.search.collecting import Batches, Collector, DataCollector
+from conqur.search.batches import Batches, DataCollector
+from conqur.search.collecting import Collector, in_groups
 from conqur.search.config import TuneConfig, population
 from conqur.search.growing import Grower, Growing
 from conqur.search.node import Tree, top
@@ -51,8 +51,8 @@ from conqur.training_run import default_preset, device_memory
 SAVE_EVERY = 120.0
 """Seconds between checkpoints. When they are taken has no influence on results."""
 
-EVALUATION, ROLLOUT, CHOICE, FINAL = (k * 1_000_000 for k in range(1, 5))
-"""Where the seeds of starts begin, by what the episodes are for: all of them are fresh."""
+EVALUATION, ROLLOUT, CHOICE, FINAL = range(1, 5)
+"""What episodes are for: each has fresh starts."""
 
 TREE, EVALUATIONS, SUMMARY = "tree.jsonl", "evaluations.jsonl", "summary.json"
 
@@ -177,7 +177,7 @@ class Tuning:
             self.root,
             thetas,
             episodes=self.config.rollout_episodes,
-            seed=ROLLOUT + 1000 * self.config.seed + level,
+            seed=_starts(ROLLOUT, self.config.seed, level),
         )
 
 
@@ -230,14 +230,14 @@ def run_tuning(
             show(tree, tuning.grower.found)
             records.seconds = clock.monotonic() - started
             if clock.monotonic() - last_save > save_every or stop:
-                _save(tuning, run, tree, records, saved)
+                _save(tuning, run, tree, records)
                 saved, last_save = tree.level, clock.monotonic()
             if stop and tree.level < config.levels:
                 return Found(tree.level, None, stop.signal)
     if saved != tree.level:
-        _save(tuning, run, tree, records, saved)
+        _save(tuning, run, tree, records)
     summary = _finish(tuning, run, tree, records, announce)
-    summary["seconds"] = records.seconds
+    summary["seconds"] = clock.monotonic() - started
     run.write_file(SUMMARY, (json.dumps(summary, indent=2) + "\n").encode())
     return Found(tree.level, summary, None)
 
@@ -268,6 +268,12 @@ def digest(network: Pretrained) -> str:
     return hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in leaves)).hexdigest()
 
 
+def _starts(purpose: int, seed: int, level: int = 0) -> int:
+    """A seed of episodes' starts."""
+    drawn = np.random.SeedSequence((purpose, seed, level)).generate_state(1)
+    return int(drawn[0]) % 2**30
+
+
 def _rollouts(approximator: Approximator, place: Arena | None) -> Rollouts | None:
     if place is None:
         return None
@@ -288,12 +294,14 @@ def _collector(
         )
     assert place is not None
     place.make(1).close()  # refuses a network of another game
-    environment = make(
-        config.environment, config.num_envs, preprocessing=config.preprocessing or None
+    environments = in_groups(
+        lambda copies: make(config.environment, copies, preprocessing=config.preprocessing or None),
+        config.num_envs,
+        seed=config.seed,
     )
     return Collector(
         approximator,
-        Journal(environment, (config.seed,)),
+        environments,
         transitions=config.transitions,
         epsilon=config.epsilon,
         clip_rewards=config.clip_rewards,
@@ -326,7 +334,7 @@ def _check_strict(config: TuneConfig, regressor: Regressor) -> None:
 
 
 def _frames_per_step(tuning: Tuning) -> int:
-    return tuning.config.num_envs * (1 if tuning.place is None else tuning.place.frame_skip)
+    return 1 if tuning.place is None else tuning.place.frame_skip
 
 
 def _regression(config: TuneConfig) -> Regression:
@@ -368,7 +376,7 @@ def _evaluate(
     root, *played = tuning.rollouts.play(
         [tuning.root, *(node.weights.theta for node in nodes)],
         episodes=config.evaluation_episodes,
-        seed=EVALUATION + 1000 * config.seed + tree.level,
+        seed=_starts(EVALUATION, config.seed, tree.level),
         on_progress=lambda done: announce(f"{words}, {done:.0%}"),
     )
     for node, evaluation in zip(nodes, played, strict=True):
@@ -376,8 +384,8 @@ def _evaluate(
         records.evaluated(node, row)
 
 
-def _save(tuning: Tuning, run: RunDirectory, tree: Tree, records: Records, saved: int) -> None:
-    """Write what can be read by people, and a checkpoint; `saved` is the level of the last one."""
+def _save(tuning: Tuning, run: RunDirectory, tree: Tree, records: Records) -> None:
+    """Write what can be read by people, and a checkpoint."""
     if tuning.rollouts is not None:
         records.played_frames = tuning.rollouts.frames
     run.write_file(TREE, records.tree_lines(tree))
@@ -425,20 +433,19 @@ def _finish(
     chosen, number, level = by_score.weights.theta, by_score.id, by_score.level
     better = True
     if rollouts is not None:
-        seed = 1000 * config.seed
         announce(f"choosing among {len(candidates)} nodes")
         best = rollouts.best_of(
             [theta for theta, _, _ in candidates],
             episodes=max(2, config.final_episodes // 16),
             budget=config.final_episodes,
-            seed=CHOICE + seed,
+            seed=_starts(CHOICE, config.seed),
         )
         chosen, number, level = candidates[best]
         announce("comparing the chosen node to the checkpoint on fresh starts")
         root, scored, by_score_played = rollouts.play(
             [tuning.root, chosen, by_score.weights.theta],
             episodes=config.final_episodes,
-            seed=FINAL + seed,
+            seed=_starts(FINAL, config.seed),
         )
         summary["checkpoint"] = root.to_json()
         summary["chosen_by_score"] |= against(by_score_played, root)

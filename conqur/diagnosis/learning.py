@@ -5,18 +5,20 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
 from conqur import _checks
 from conqur.consistency import Everything
+from conqur.diagnosis.measures import predicted
 from conqur.environments import make
-from conqur.environments.journal import Journal
 from conqur.pretrained import Pretrained
 from conqur.pretrained.playing import Arena
 from conqur.regressor import Dense
 from conqur.search.approximator import LinearTuning
-from conqur.search.collecting import Collector
+from conqur.search.batches import Batch
+from conqur.search.collecting import Collector, in_groups
 from conqur.search.growing import Grower, Growing
 from conqur.search.node import Tree, dive
 from conqur.search.refining import Regression
@@ -37,9 +39,10 @@ class DiagnosisConfig:
         penalty_weight: λ of the second copy.
         discount: γ.
         epsilon: of the policy that collects.
-        episodes: that each head plays.
+        episodes: that each head plays, in each repetition.
         num_envs: environments stepped together.
-        seed: of everything random.
+        seeds: R, how often all of it is repeated, for intervals.
+        seed: of everything random in the first repetition; the next has the next seed.
     """
 
     levels: int = 10
@@ -52,15 +55,17 @@ class DiagnosisConfig:
     penalty_weight: float = 1.0
     discount: float = 0.99
     epsilon: float = 0.01
-    episodes: int = 64
+    episodes: int = 32
     num_envs: int = 16
+    seeds: int = 3
     seed: int = 0
 
     def __post_init__(self) -> None:
-        # Intervals are over levels and over episodes.
-        for name in ("levels", "episodes"):
-            _checks.count(name, getattr(self, name), at_least=2)
-        for name in ("transitions", "updates", "batch_size", "target_every", "num_envs"):
+        # Choices of a single level come from a single target, which makes them all.
+        _checks.count("levels", self.levels, at_least=2)
+        for name in ("transitions", "updates", "batch_size", "target_every"):
+            _checks.count(name, getattr(self, name))
+        for name in ("episodes", "num_envs", "seeds"):
             _checks.count(name, getattr(self, name))
         _checks.count("seed", self.seed, at_least=0)
         _checks.number("learning_rate", self.learning_rate, above=0)
@@ -69,8 +74,8 @@ class DiagnosisConfig:
             _checks.number(name, getattr(self, name), at_least=0, at_most=1)
         if self.units not in ("q", "gap"):
             raise ValueError(f"units must be q or gap, got {self.units!r}")
-        if self.seed >= 2**31:
-            raise ValueError(f"seed must be below 2³¹, got {self.seed}")
+        if self.seed + self.seeds > 2**31:
+            raise ValueError(f"seed and all that follow must be below 2³¹, got {self.seed}")
 
 
 class Lineage(NamedTuple):
@@ -108,6 +113,7 @@ def learn(
     place: Arena,
     config: DiagnosisConfig,
     *,
+    seed: int,
     clip_rewards: bool,
     announce: Callable[[str], None] = lambda words: None,
 ) -> Learned:
@@ -119,23 +125,28 @@ def learn(
         network: the checkpoint.
         place: the environment.
         config: the settings.
+        seed: of this repetition.
         clip_rewards: to [−1, 1].
         announce: told in words what is going on.
     """
     place.make(1).close()  # refuses a network of another game
     approximator = LinearTuning(network.regressor.body)
     root = jax.device_get(network.regressor.head)
-    environment = make(place.name, config.num_envs, preprocessing=network.preprocessing or None)
+    environments = in_groups(
+        lambda copies: make(place.name, copies, preprocessing=network.preprocessing or None),
+        config.num_envs,
+        seed=seed,
+    )
     collector = Collector(
         approximator,
-        Journal(environment, (config.seed,)),
+        environments,
         transitions=config.transitions,
         epsilon=config.epsilon,
         clip_rewards=clip_rewards,
-        seed=config.seed,
+        seed=seed,
     )
     weights = (0.0, config.penalty_weight)
-    growers = [_grower(approximator, root, collector, config, weight) for weight in weights]
+    growers = [_grower(approximator, root, collector, config, weight, seed) for weight in weights]
     trees = [Tree.planted(grower.roots()) for grower in growers]
     heads: list[list[Dense]] = [[root], [root]]
     labels: list[list[float]] = [[], []]
@@ -150,7 +161,7 @@ def learn(
                 children = grower.train(dive(trees[i].frontier), trees[i], batch)
                 trees[i] = trees[i].after(children, children)
                 heads[i].append(children[0].weights.theta)
-                labels[i].append(grower.found["label"])
+                labels[i].append(_label(children[0].weights.target, batch, config.discount))
     finally:
         collector.close()
     kept = np.concatenate(alive)
@@ -167,6 +178,13 @@ def learn(
     return Learned(np.concatenate(features)[kept], level, plain, penalised)
 
 
+def _label(target: Dense, batch: Batch, discount: float) -> float:
+    """The mean of the Q-labels that a target gives."""
+    rows = batch.transitions
+    best = jnp.max(predicted(target, rows.successors), axis=-1)
+    return float(jnp.mean(rows.rewards + discount * jnp.where(rows.terminal, 0.0, best)))
+
+
 def _assigned(tree: Tree) -> Int[np.ndarray, " S"]:
     history = [assigned for assigned in tree.frontier[0].history if assigned is not None]
     return np.concatenate(history).astype(np.int64)
@@ -178,6 +196,7 @@ def _grower(
     collector: Collector,
     config: DiagnosisConfig,
     penalty_weight: float,
+    seed: int,
 ) -> Grower:
     """Trains one copy with max labels."""
     return Grower(
@@ -185,7 +204,7 @@ def _grower(
         root,
         collector,
         growing=Growing(
-            children="random",  # perturbed on expansions only, of which there are none
+            children="max",
             boltzmann_every=1,
             target_every=config.target_every,
             temperature=1.0,
@@ -212,6 +231,6 @@ def _grower(
         kept_levels=config.levels,
         transitions=config.transitions,
         width=1,
-        seed=config.seed,
+        seed=seed,
         half_precision=False,
     )

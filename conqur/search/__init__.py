@@ -14,7 +14,8 @@ from conqur.search.approximator import (
     StateActionFeatures,
     WholeNetwork,
 )
-from conqur.search.collecting import Batch, Batches, Collector, DataCollector
+from conqur.search.batches import Batch, Batches, DataCollector
+from conqur.search.collecting import Collector
 from conqur.search.growing import Grower, Growing
 from conqur.search.node import Kind, Node, Tree
 from conqur.search.refining import Regression

@@ -1,66 +1,47 @@
-"""Batches of transitions for the search, as features: the body runs once for every state.
+"""Batches played by a node: the body runs once for every state.
 
-A `Collector` plays ε-greedily with one node's regressor. What a state is embedded to at the moment
-it is acted in goes into the batch, as state and, one step earlier, as successor; no observation is
-kept or seen again. Games go on from one level to the next.
+What a state is embedded to at the moment it is acted in goes into the batch, as state and, one
+step earlier, as successor; no observation is kept or seen again. Games go on from one level to the
+next. Environments come in groups that take turns: while the actions of one group are worked out,
+the others' games go on.
 """
 
-import abc
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Int
 
 from conqur.dqn import epsilon_greedy
-from conqur.environments.data import FixedData
-from conqur.environments.interface import Spec, Transitions, push
+from conqur.environments.interface import Spec, Step, Transitions, VectorEnvironment, push
 from conqur.environments.journal import Journal
 from conqur.search.approximator import Approximator
+from conqur.search.batches import Batch, Batches
 from conqur.search.saving import pick
 
+MANY = 32
+"""From so many environments on there are two groups. Fewer leave cores without work in turns."""
 
-class Batch(NamedTuple):
-    """D_k.
+_KEY = 1
+"""What random numbers are for, beside those of `conqur.search.growing`."""
 
-    Attributes:
-        transitions: with features as states and successors, [n, ...].
-        initial: whether s is the first state of an episode, [n].
-        returns: of the episodes that ended meanwhile.
-        steps: of all environments that it took.
+
+def in_groups(
+    make: Callable[[int], VectorEnvironment], num_envs: int, *, seed: int
+) -> list[Journal]:
+    """Environments for a `Collector`, in groups of equal size.
+
+    Args:
+        make: so many copies of an environment.
+        num_envs: copies in all.
+        seed: of the environments.
     """
-
-    transitions: Transitions
-    initial: Bool[Array, " n"]
-    returns: tuple[float, ...]
-    steps: int
-
-
-class Batches(abc.ABC):
-    """Where the batches D_k come from.
-
-    Attributes:
-        example: the shape and dtype of φ(s).
-    """
-
-    example: jax.ShapeDtypeStruct
-
-    @abc.abstractmethod
-    def collect(self, theta: Any) -> Batch:
-        """D_k, with the ε-greedy policy of θ."""
-
-    def state(self) -> dict[str, Any]:
-        """What `restore` needs, as arrays."""
-        return {}
-
-    def restore(self, state: dict[str, Any]) -> bool:
-        """Go back to where `state` was taken; whether the environments came along."""
-        return True
-
-    def close(self) -> None:  # noqa: B027 (most have nothing to release)
-        """Release what it holds."""
+    groups = 2 if num_envs >= MANY and num_envs % 2 == 0 else 1
+    seeds = np.random.SeedSequence(seed).generate_state(groups)
+    return [Journal(make(num_envs // groups), (int(own),)) for own in seeds]
 
 
 class Collector(Batches):
@@ -75,99 +56,79 @@ class Collector(Batches):
     def __init__(
         self,
         approximator: Approximator,
-        environment: Journal,
+        environments: Sequence[Journal],
         *,
         transitions: int,
         epsilon: float,
         clip_rewards: bool,
         seed: int,
     ) -> None:
-        """Collect with copies of an environment.
+        """Collect with groups of copies of an environment.
 
         Args:
             approximator: embeds and predicts.
-            environment: N copies.
+            environments: G groups that take turns, each of E copies.
             transitions: n, in a batch.
             epsilon: of ε-greedy exploration.
             clip_rewards: to [−1, 1].
             seed: of exploration.
         """
-        self.spec = environment.spec
-        self._approximator, self._environment = approximator, environment
+        self.spec = environments[0].spec
+        self._approximator = approximator
         self._transitions, self._epsilon, self._clip = transitions, epsilon, clip_rewards
-        self._key = jax.random.key(seed)
-        self._num_envs = environment.environment.num_envs
-        # Every other step at least is a transition, however short the episodes are.
-        self._rows = 2 * -(-transitions // self._num_envs) + 2
-        self._time = 0
-        self._row = 0
-        self._running = np.zeros(self._num_envs)
-        self._first = np.ones(self._num_envs, bool)
-        frames = environment.begin()
-        shape = (self._num_envs, *self.spec.observation_shape)
-        observations = jnp.zeros(shape, self.spec.frame_dtype)
-        example = jax.eval_shape(approximator.embed, observations)
+        self._key = jax.random.fold_in(jax.random.key(seed), _KEY)
+        self._groups = [_Group(i, journal) for i, journal in enumerate(environments)]
+        copies = environments[0].environment.num_envs
+        example = jax.eval_shape(approximator.embed, self._groups[0].observations)
         self.example = jax.ShapeDtypeStruct(  # type: ignore[no-untyped-call]
             example.shape[1:], example.dtype
         )
-        features = jnp.zeros((self._rows, *example.shape), example.dtype)
-        self._observations, self._features, _ = _see(
-            (approximator, self.spec, None),
-            observations,
-            features,
-            (frames, self._first, np.int32(0), np.int32(0)),
-        )
+        # Every other step at least is a transition, however short the episodes are.
+        rows = 2 * -(-transitions // (copies * len(self._groups))) + 3
+        self._features = jnp.zeros((rows, len(self._groups), *example.shape), example.dtype)
+        for group in self._groups:
+            self._see(group, group.journal.begin(), group.first, None)
         if not np.isfinite(np.asarray(self._features[0], np.float32)).all():
             raise ValueError("the network's features hold NaN or infinity: it cannot be tuned")
 
     def collect(self, theta: Any) -> Batch:
         """D_k, with the ε-greedy policy of θ."""
-        self._features = _carried(self._features, np.int32(self._row))
-        self._row = count = 0
         policy = (theta, self._key, np.float32(self._epsilon))
-        actions = _choose(self._approximator, policy, self._features[0], np.int32(self._time))
-        found = _Found([], [], [])
-        while count < self._transitions:
-            actions, new = self._step(policy, actions, found)
-            count += new
-        return self._batch(found)
+        for group in self._groups:
+            self._features, actions = _carried(
+                (self._approximator, policy), self._features, group.counters()
+            )
+            group.begin(actions)
+            group.send()
+        count = 0
+        while any(group.under_way for group in self._groups):
+            for group in self._groups:
+                if not group.under_way:
+                    continue
+                step = group.receive()
+                self._see(group, step.frame, step.reset, policy)
+                count += group.record(step)
+                if count < self._transitions:
+                    group.send()
+        return self._batch()
 
-    def _step(self, policy: Any, actions: Any, found: "_Found") -> tuple[Any, int]:
-        """One step of all environments; the next actions, and how many transitions it gave."""
-        chosen = np.asarray(actions)
-        self._environment.send(chosen)
-        step = self._environment.receive()
-        reset = np.array(step.reset)
-        self._observations, self._features, actions = _see(
+    def _see(self, group: "_Group", frames: Any, reset: Any, policy: Any) -> None:
+        """Embed the newest frames, once and for all, and have the next actions worked out."""
+        group.observations, self._features, group.actions = _seen(
             (self._approximator, self.spec, policy),
-            self._observations,
+            group.observations,
             self._features,
-            (step.frame, reset, np.int32(self._row + 1), np.int32(self._time + 1)),
+            (frames, np.array(reset), group.counters()),
         )
-        kept = np.flatnonzero(~reset)
-        found.places.append(self._row * self._num_envs + kept)
-        seen = (chosen, step.reward, step.terminal, self._first)
-        found.seen.append(tuple(np.array(values)[kept] for values in seen))
-        self._count_returns(step, found)
-        self._first, self._row, self._time = reset, self._row + 1, self._time + 1
-        return actions, len(kept)
 
-    def _count_returns(self, step: Any, found: "_Found") -> None:
-        if self._environment.cut:  # the games under way have no score
-            self._running[:] = 0.0
-            return
-        self._running += step.reward
-        over = np.array(step.game_over)
-        found.returns.extend(self._running[over].tolist())
-        self._running[over] = 0.0
-
-    def _batch(self, found: "_Found") -> Batch:
-        size = self._transitions
-        places = np.concatenate(found.places)[:size]
-        actions, rewards, terminal, initial = (
-            np.concatenate(values)[:size] for values in zip(*found.seen, strict=True)
-        )
-        states, successors = _taken(self._features, places, places + self._num_envs)
+    def _batch(self) -> Batch:
+        """The groups' transitions, from the first steps on as many as were asked for."""
+        size, groups = self._transitions, self._groups
+        found = zip(*(group.found() for group in groups), strict=True)
+        rows, indices, copies, *seen = (np.concatenate(values) for values in found)
+        order = np.argsort(rows, kind="stable")[:size]
+        actions, rewards, terminal, initial = (values[order] for values in seen)
+        states, successors = _taken(self._features, rows[order], indices[order], copies[order])
         rewards = np.clip(rewards, -1, 1) if self._clip else rewards
         transitions = Transitions(
             states,
@@ -176,133 +137,161 @@ class Collector(Batches):
             successors,
             jnp.asarray(terminal, bool),
         )
-        return Batch(transitions, jnp.asarray(initial), tuple(found.returns), self._row)
+        returns = tuple(value for group in groups for value in group.returns)
+        steps = sum(group.row * group.copies for group in groups)
+        return Batch(transitions, jnp.asarray(initial), returns, steps)
 
     def state(self) -> dict[str, Any]:
         """What `restore` needs, as arrays."""
         return {
-            "journal": self._environment.state(),
-            "features": np.asarray(self._features[self._row]),
-            "observations": np.asarray(self._observations),
-            "running": self._running.copy(),
-            "first": self._first.copy(),
-            "time": np.int64(self._time),
+            str(group.index): group.state()
+            | {"features": np.asarray(self._features[group.row, group.index])}
+            for group in self._groups
         }
 
     def restore(self, state: dict[str, Any]) -> bool:
         """Go back to where `state` was taken; whether the environments came along."""
-        self._features = self._features.at[0].set(state["features"])
-        self._observations = jnp.asarray(state["observations"])
-        self._running, self._first = np.array(state["running"]), np.array(state["first"])
-        self._time, self._row = int(state["time"]), 0
-        return self._environment.restore(pick(state, "journal/"))
+        same = True
+        for group in self._groups:
+            saved = pick(state, f"{group.index}/")
+            self._features = self._features.at[0, group.index].set(saved["features"])
+            same = group.restore(saved) and same
+        return same
 
     def close(self) -> None:
         """Release the environments."""
-        self._environment.close()
+        for group in self._groups:
+            group.journal.close()
 
 
-class _Found(NamedTuple):
-    """What the steps of a level gave."""
+class _Group:
+    """Some environments, where they are, and what they gave in this level.
 
-    places: list[Any]
-    seen: list[Any]
-    returns: list[float]
+    Attributes:
+        index: of the group.
+        journal: the environments.
+        observations: the newest ones.
+        actions: the next ones.
+        under_way: whether a step was sent that is not yet received.
+        row: steps of this level.
+        time: steps since the beginning.
+        first: where the newest frames are the first ones of their episodes.
+        returns: of the episodes that ended in this level.
+    """
+
+    def __init__(self, index: int, journal: Journal) -> None:
+        spec, self.copies = journal.spec, journal.environment.num_envs
+        self.index, self.journal = index, journal
+        self.observations = jnp.zeros((self.copies, *spec.observation_shape), spec.frame_dtype)
+        self.actions: Any = None
+        self.under_way = False
+        self.row = self.time = 0
+        self.first = np.ones(self.copies, bool)
+        self.returns: list[float] = []
+        self._running = np.zeros(self.copies)
+        self._found: list[tuple[np.ndarray, ...]] = []
+
+    def begin(self, actions: Any) -> None:
+        """A new level."""
+        self.actions, self.row = actions, 0
+        self.returns, self._found = [], []
+
+    def counters(self) -> Int[np.ndarray, " 3"]:
+        """Where the newest frames belong: row, group and time."""
+        return np.array([self.row, self.index, self.time], np.int32)
+
+    def send(self) -> None:
+        """Start a step."""
+        self._sent = np.asarray(self.actions)
+        self.journal.send(self._sent)
+        self.under_way = True
+
+    def receive(self) -> Step:
+        """Wait for it."""
+        step = self.journal.receive()
+        self.under_way = False
+        self.row, self.time = self.row + 1, self.time + 1
+        return step
+
+    def record(self, step: Step) -> int:
+        """Keep what is a transition; how many there are."""
+        reset = np.array(step.reset)
+        kept = np.flatnonzero(~reset)
+        seen = (self._sent, step.reward, step.terminal, self.first)
+        self._found.append((kept, *(np.array(values)[kept] for values in seen)))
+        self.first = reset
+        self._count_returns(step)
+        return len(kept)
+
+    def found(self) -> tuple[np.ndarray, ...]:
+        """The level's transitions: row, group, copy, action, reward, terminal, initial."""
+        rows = np.repeat(np.arange(self.row), [len(values[0]) for values in self._found])
+        seen = (np.concatenate(values) for values in zip(*self._found, strict=True))
+        return rows, np.full(len(rows), self.index), *seen
+
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs, as arrays."""
+        return {
+            "journal": self.journal.state(),
+            "observations": np.asarray(self.observations),
+            "running": self._running.copy(),
+            "first": self.first.copy(),
+            "time": np.int64(self.time),
+        }
+
+    def restore(self, state: dict[str, Any]) -> bool:
+        """Go back to where `state` was taken; whether the environments came along."""
+        self.observations = jnp.asarray(state["observations"])
+        self._running, self.first = np.array(state["running"]), np.array(state["first"])
+        self.time, self.row = int(state["time"]), 0
+        return self.journal.restore(pick(state, "journal/"))
+
+    def _count_returns(self, step: Step) -> None:
+        if self.journal.cut:  # the games under way have no score
+            self._running[:] = 0.0
+            return
+        self._running += step.reward
+        over = np.array(step.game_over)
+        self.returns.extend(self._running[over].tolist())
+        self._running[over] = 0.0
 
 
 @eqx.filter_jit(donate="all-except-first")
-def _see(
+def _seen(
     shared: Any, observations: Array, features: Array, newest: Any
 ) -> tuple[Array, Array, Any]:
-    """Embed the newest frames, once and for all, and choose what to do there."""
     approximator, spec, policy = shared
-    frames, reset, row, time = newest
+    frames, reset, counters = newest
     observations = push(spec, observations, frames, reset)
     embedded = approximator.embed(observations)
-    features = jax.lax.dynamic_update_index_in_dim(features, embedded, row, 0)
-    return observations, features, _chosen(approximator, policy, embedded, time)
+    actions = _chosen(approximator, policy, embedded, counters)
+    return observations, _with(features, embedded, counters[0], counters[1]), actions
 
 
-@eqx.filter_jit
-def _choose(approximator: Approximator, policy: Any, embedded: Array, time: Any) -> Any:
-    return _chosen(approximator, policy, embedded, time)
+@eqx.filter_jit(donate="all-except-first")
+def _carried(shared: Any, features: Array, counters: Any) -> tuple[Array, Any]:
+    """A group's last row of a level as the first one of the next, and what to do there."""
+    approximator, policy = shared
+    embedded = features[counters[0], counters[1]]
+    actions = _chosen(approximator, policy, embedded, counters)
+    return _with(features, embedded, 0, counters[1]), actions
 
 
-def _chosen(approximator: Approximator, policy: Any, embedded: Array, time: Any) -> Any:
+def _with(features: Array, embedded: Array, row: Any, group: Any) -> Array:
+    rest = (0,) * embedded.ndim
+    return jax.lax.dynamic_update_slice(features, embedded[None, None], (row, group, *rest))
+
+
+def _chosen(approximator: Approximator, policy: Any, embedded: Array, counters: Any) -> Any:
     """ε-greedy actions; None without a policy."""
     if policy is None:
         return None
     theta, key, epsilon = policy
-    q_values = approximator.predict(theta, embedded)
-    return epsilon_greedy(jax.random.fold_in(key, time), q_values, epsilon)
-
-
-@eqx.filter_jit(donate="all")
-def _carried(features: Array, row: Any) -> Array:
-    """With the last row of a level as the first one of the next."""
-    return features.at[0].set(features[row])
+    key = jax.random.fold_in(jax.random.fold_in(key, counters[1]), counters[2])
+    return epsilon_greedy(key, approximator.predict(theta, embedded), epsilon)
 
 
 @eqx.filter_jit
-def _taken(features: Array, states: Any, successors: Any) -> tuple[Array, Array]:
-    rows = features.reshape(-1, *features.shape[2:])
-    return rows[states], rows[successors]
-
-
-class DataCollector(Batches):
-    """Gives batches of a fixed data set, embedded once and drawn without repetition.
-
-    Attributes:
-        spec: what the data's environment looked like.
-    """
-
-    spec: Spec
-
-    def __init__(
-        self, approximator: Approximator, data: FixedData, name: str, *, transitions: int, seed: int
-    ) -> None:
-        """Draw batches from a data set.
-
-        Args:
-            approximator: embeds.
-            data: the data set.
-            name: of it.
-            transitions: n, in a batch; at most as many as there are.
-            seed: of the drawing.
-        """
-        self.spec = data.spec(name)
-        embed = jax.jit(approximator.embed)
-        parts = range(0, len(data), 1024)
-        self._features, self._successors = (
-            jnp.concatenate([embed(values[i : i + 1024]) for i in parts])
-            for values in (data.observations, data.next_observations)
-        )
-        self.example = jax.ShapeDtypeStruct(  # type: ignore[no-untyped-call]
-            self._features.shape[1:], self._features.dtype
-        )
-        self._data, self._size = data, transitions
-        self._key, self._level = jax.random.key(seed), 0
-
-    def collect(self, theta: Any) -> Batch:
-        """D_k: as many transitions, without repetition."""
-        key = jax.random.fold_in(self._key, self._level)
-        rows = jax.random.permutation(key, len(self._data))[: self._size]
-        self._level += 1
-        data = self._data
-        transitions = Transitions(
-            self._features[rows],
-            data.actions[rows],
-            data.rewards[rows],
-            self._successors[rows],
-            data.terminals[rows],
-        )
-        return Batch(transitions, jnp.zeros(self._size, bool), (), 0)
-
-    def state(self) -> dict[str, Any]:
-        """What `restore` needs."""
-        return {"level": np.int64(self._level)}
-
-    def restore(self, state: dict[str, Any]) -> bool:
-        """Go back to where `state` was taken."""
-        self._level = int(state["level"])
-        return True
+def _taken(features: Array, rows: Any, groups: Any, copies: Any) -> tuple[Array, Array]:
+    """Features of states and, a row later, of successors."""
+    return features[rows, groups, copies], features[rows + 1, groups, copies]

@@ -6,6 +6,7 @@ from typing import Any
 
 from conqur import _checks
 from conqur.consistency import Decay, Everything, Population, Subsample, Widening, Window
+from conqur.environments.data import is_data
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,13 @@ class TuneConfig:
             raise ValueError(
                 "units gap is for a linear head: with --whole-network take --units q, or a preset "
                 "of the paper"
+            )
+        if self.scoring == "training-loss" and self.updates == 0:
+            raise ValueError("scoring training-loss needs updates: there are none")
+        if self.scoring == "initial-label" and is_data(self.environment):
+            raise ValueError(
+                "scoring initial-label needs first states of episodes, and a data set does not say "
+                "which they are: take another scoring"
             )
         if self.refit == "lbfgs" and self.approximator == "network":
             raise ValueError("refit lbfgs is for a linear head: leave out --whole-network")

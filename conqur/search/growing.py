@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,26 +16,16 @@ from conqur.environments.interface import Transitions
 from conqur.runs import flatten
 from conqur.search.algorithms import World
 from conqur.search.approximator import Approximator
-from conqur.search.collecting import Batch, Batches
+from conqur.search.assigning import Assignment, action_gap, assign, labels_of, predict
+from conqur.search.batches import Batch, Batches
 from conqur.search.node import Birth, Kind, Node, Tree
-from conqur.search.refining import (
-    NO_ACTION,
-    Assignment,
-    Regression,
-    Scores,
-    Weights,
-    action_gap,
-    assign,
-    axes_of,
-    begin,
-    labels_of,
-    predict,
-    refine,
-)
+from conqur.search.refining import Regression, Weights, axes_of, begin, refine
 from conqur.search.saving import pick
+from conqur.search.scoring import NO_ACTION, Scores
 from conqur.search.sharding import Devices
 from conqur.search.store import Store, stored_dtype
 
+_KEY = 0
 ASSIGN, REFINE, PERTURB, REPLAY = range(4)
 """What a random number is for."""
 
@@ -75,6 +65,18 @@ class Growing:
     adapt_temperature: bool
     perturbation: float
     scoring: str
+
+
+class _Resident(NamedTuple):
+    """The nodes of the last level, whose weights and assignments are where they are needed next.
+
+    Attributes:
+        ids: of the nodes.
+        weights: of all of them, on the devices; None if there are none.
+    """
+
+    ids: tuple[int, ...]
+    weights: Weights | None
 
 
 class Grower(World):
@@ -129,10 +131,11 @@ class Grower(World):
         self._collector = collector
         self._growing, self._regression = growing, regression
         self._devices = Devices()
-        self._width, self._key = self._devices.width(width), jax.random.key(seed)
+        self._width = self._devices.width(width)
+        self._key = jax.random.fold_in(jax.random.key(seed), _KEY)
         self._sampler, self._rollouts = sampler, rollouts
         self._places: list[Int[np.ndarray, " n"]] = []
-        self._resident: tuple[int, ...] = ()
+        self._resident = _Resident((), None)
         self._buffer = self._devices.buffer(
             self._empty_buffer(kept_levels * transitions, population, half_precision)
         )
@@ -171,8 +174,7 @@ class Grower(World):
         ids = np.array([tree.next_id + i for i in range(self._width)], np.int32)
         key = jax.random.fold_in(self._key, level)
 
-        weights = stack(self._approximator, [birth.parent.weights for birth in padded])
-        weights = self._devices.apart(weights, axes_of(self._approximator, self._theta))
+        weights = self._weights(padded)
         batch, initial = self._devices.everywhere((data.transitions, data.initial))
         parents = weights.theta
         if level % growing.target_every == 0:
@@ -180,7 +182,6 @@ class Grower(World):
         weights = self._perturbed(weights, padded, key, ids, batch)
         assignment, hows = self._assigned(weights, padded, key, ids, level, batch)
         self._commit(padded, batch, assignment)
-        self._resident = tuple(int(i) for i in ids[: len(births)])
         weights, scores = refine(
             self._approximator,
             weights,
@@ -194,16 +195,17 @@ class Grower(World):
             jnp.asarray(ids),
             self._regression,
         )
+        self._resident = _Resident(tuple(int(i) for i in ids[: len(births)]), weights)
         after = unstack(self._approximator, jax.device_get(weights), len(births))
-        scores, assigned = jax.device_get((scores, assignment.assigned))
-        values = self._values(scores, after, level)
-        self.found = _found(scores, jax.device_get(assignment), len(births)) | {
+        scores, assignment = jax.device_get((scores, assignment))
+        values = self._values(births, scores, after, level)
+        self.found = _found(scores, assignment, len(births)) | {
             "returns": list(data.returns),
             "steps": data.steps,
         }
         return tuple(
             _child(births[i], int(ids[i]), level, hows[i], values[i], scores, i, after[i], row)
-            for i, row in enumerate(assigned[: len(births)])
+            for i, row in enumerate(assignment.assigned[: len(births)])
         )
 
     def state(self) -> dict[str, np.ndarray]:
@@ -239,7 +241,7 @@ class Grower(World):
             out = places >= buffer.capacity
             buffer = _added(buffer, self._devices.everywhere((successors, nothing, out)))
         assert int(buffer.batches) == count
-        self._buffer, self._resident = buffer, ()
+        self._buffer, self._resident = buffer, _Resident((), None)
         if self._store is not None:
             self._store.restore({n: a[:count] for n, a in pick(levels, "store/").items()})
         return self._collector.restore(pick(state, "collector/"))
@@ -247,6 +249,19 @@ class Grower(World):
     def close(self) -> None:
         """Release the environments."""
         self._collector.close()
+
+    def _are_resident(self, births: Sequence[Birth]) -> bool:
+        """Whether the parents are the nodes of the last level, each in its place."""
+        ids = self._resident.ids
+        alive = (*ids, *ids[:1] * (self._width - len(ids)))
+        return tuple(birth.parent.id for birth in births) == alive
+
+    def _weights(self, births: Sequence[Birth]) -> Weights:
+        """The parents' weights, from where they are."""
+        if self._resident.weights is not None and self._are_resident(births):
+            return self._resident.weights
+        weights = stack(self._approximator, [birth.parent.weights for birth in births])
+        return self._devices.apart(weights, axes_of(self._approximator, self._theta))
 
     def _perturbed(
         self, weights: Weights, births: Sequence[Birth], key: Any, ids: Any, batch: Transitions
@@ -276,11 +291,11 @@ class Grower(World):
         ]
         if self._sampler is not None:
             given = self._sampled(self._sampler, weights, births, key, ids, batch)
-            found = labels_of(self._approximator, weights, batch, given, discount=discount)
+            found = labels_of(self._approximator, weights.target, batch, given, discount=discount)
             return found, [growing.children] * len(births)
         assignment = assign(
             self._approximator,
-            weights,
+            weights.target,
             batch,
             _keys(jax.random.fold_in(key, ASSIGN), ids),
             jnp.array(draws) if any(draws) else None,
@@ -323,10 +338,8 @@ class Grower(World):
 
     def _commit(self, births: Sequence[Birth], batch: Transitions, assignment: Assignment) -> None:
         """Add the assignments to the buffers of the nodes' lineages."""
-        parents = [birth.parent for birth in births]
-        alive = self._resident + (self._resident[:1] * (self._width - len(self._resident)))
-        if tuple(parent.id for parent in parents) != alive:
-            columns = self._devices.apart(self._columns(parents), 1)
+        if not self._are_resident(births):
+            columns = self._devices.apart(self._columns([birth.parent for birth in births]), 1)
             self._buffer = eqx.tree_at(lambda buffer: buffer.assigned, self._buffer, columns)
         self._places.append(np.asarray(self._buffer.places(batch.terminal)))
         self._buffer = _added(
@@ -344,11 +357,20 @@ class Grower(World):
                 columns[places[kept], i] = NO_ACTION if assigned is None else assigned[kept]
         return columns
 
-    def _values(self, scores: Scores, weights: list[Weights], level: int) -> list[float]:
+    def _values(
+        self, births: Sequence[Birth], scores: Scores, weights: list[Weights], level: int
+    ) -> list[float]:
         if self._rollouts is not None and self._growing.scoring == "rollouts":
             gains = self._rollouts([one.theta for one in weights], level)
             return [-float(gain) for gain in gains]
-        return [float(value) for value in SCORES[self._growing.scoring](scores)]
+        values = SCORES[self._growing.scoring](scores)
+        # A batch in which no episode began says nothing of first states.
+        return [
+            birth.parent.score
+            if math.isnan(value) and self._growing.scoring == "initial-label"
+            else float(value)
+            for birth, value in zip(births, values, strict=False)
+        ]
 
     def _empty_buffer(
         self, capacity: int, population: Population, half_precision: bool
@@ -373,10 +395,8 @@ def stack(approximator: Approximator, weights: Sequence[Weights]) -> Weights:
 def unstack(approximator: Approximator, stacked: Weights, count: int) -> list[Weights]:
     """The inverse of `stack`."""
     axes = axes_of(approximator, stacked.theta)
-    return [
-        jax.tree.map(lambda axis, leaf, i=i: np.take(leaf, i, axis), axes, stacked)
-        for i in range(count)
-    ]
+    first = jax.tree.map(lambda axis, leaf: np.moveaxis(leaf, axis, 0), axes, stacked)
+    return [jax.tree.map(lambda leaf, i=i: leaf[i].copy(), first) for i in range(count)]
 
 
 @eqx.filter_jit(donate="all")
@@ -439,7 +459,7 @@ def _child(
         bellman=float(scores.bellman[i]),
         penalty=float(scores.penalty[i]),
         weights=weights,
-        history=(*parent.history, *gap, assigned),
+        history=(*parent.history, *gap, assigned.copy()),  # a view would keep all nodes' alive
     )
 
 

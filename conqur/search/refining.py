@@ -1,7 +1,8 @@
-"""What a level does to its nodes' regressors, all at once: assign, label, refine, score.
+"""Training a level's regressors, all nodes at once.
 
-All functions are for one node and vmapped over N nodes, on a batch that the nodes share. The
-nodes' weights lie so that, for linear heads, a gradient step of all nodes is one product.
+What a gradient step does is written for one node and vmapped over N nodes within the loop over
+steps, so that the nodes' weights stay where they lie: for linear heads a step of all nodes is one
+product.
 """
 
 from dataclasses import dataclass
@@ -13,23 +14,13 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key, UInt8
 
-from conqur.assignment import (
-    adaptive_temperature,
-    boltzmann_assignment,
-    greedy_assignment,
-    q_labels,
-)
-from conqur.consistency import ConsistencyBuffer, penalty
+from conqur.consistency import ConsistencyBuffer
 from conqur.dqn import Moments, centred_rmsprop
 from conqur.environments.interface import Transitions
 from conqur.regression import bellman_error, penalised_loss
 from conqur.search.approximator import Approximator
-
-NO_ACTION = 255
-"""In the place of an action: the node committed itself to none in that batch."""
-
-ROWS_AT_ONCE = 2048
-"""Of a batch; more would only need more memory."""
+from conqur.search.assigning import Assignment
+from conqur.search.scoring import Scores, pairs_of, scores_of
 
 
 class Weights(NamedTuple):
@@ -44,48 +35,6 @@ class Weights(NamedTuple):
     theta: Any
     target: Any
     moments: Moments
-
-
-class Assignment(NamedTuple):
-    """A node's assignment on a batch.
-
-    Attributes:
-        assigned: σ(s'), [n].
-        labels: the Q-labels it gives, [n].
-        greedy: the share of choices that are the greedy ones.
-        entropy: of the distribution the choices were drawn from, mean over states; 0 for max.
-        gap: the action gap: the best action's lead over the second best, mean over states.
-    """
-
-    assigned: UInt8[Array, " n"]
-    labels: Float[Array, " n"]
-    greedy: Float[Array, ""]
-    entropy: Float[Array, ""]
-    gap: Float[Array, ""]
-
-
-class Scores(NamedTuple):
-    """What a node's regressor is like after a level.
-
-    Attributes:
-        loss: Bellman error + λ C_θ.
-        bellman: mean squared Bellman error with max labels on all of D_k.
-        penalty: C_θ, mean over pairs of the consistency buffer.
-        training_loss: mean of the loss while training.
-        label: mean Q-label of the max assignment.
-        initial_label: the same over first states of episodes; NaN if the batch has none.
-        churn: the share of states of D_k whose greedy action is not the parent's.
-        inconsistent: the share of pairs with a penalty above zero.
-    """
-
-    loss: Float[Array, ""]
-    bellman: Float[Array, ""]
-    penalty: Float[Array, ""]
-    training_loss: Float[Array, ""]
-    label: Float[Array, ""]
-    initial_label: Float[Array, ""]
-    churn: Float[Array, ""]
-    inconsistent: Float[Array, ""]
 
 
 @dataclass(frozen=True)
@@ -140,78 +89,18 @@ def axes_of(approximator: Approximator, theta: Any) -> Weights:
     return Weights(axes, axes, Moments(axes, axes))
 
 
-@eqx.filter_jit
-def assign(
-    approximator: Approximator,
-    weights: Weights,
-    batch: Transitions,
-    keys: Key[Array, " N"],
-    sampled: Bool[Array, " N"] | None,
-    *,
-    temperature: float,
-    adapt: bool,
-    gap_units: bool,
-    discount: float,
-) -> Assignment:
-    """Assignments and labels of N nodes on D_k, from their targets.
+class _Own(NamedTuple):
+    """What a node has of its own in a level.
 
-    Args:
-        approximator: shared.
-        weights: of N nodes.
-        batch: D_k, as features.
-        keys: one for each node.
-        sampled: which nodes draw from the Boltzmann distribution; the others, or if None all, have
-            the greedy assignment.
-        temperature: τ of the Boltzmann distribution.
-        adapt: whether τ is adapted to each state as in the paper.
-        gap_units: τ is in units of the action gap.
-        discount: γ.
+    Attributes:
+        labels: of D_k.
+        committed: the assignments of its lineage, where the buffer has their states.
+        gap: the action gap.
     """
 
-    def one(target: Any, key: Key[Array, ""], draws: Any) -> Assignment:
-        q_values = predict(approximator, target, batch.successors)
-        gap = action_gap(q_values)
-        greedy = greedy_assignment(q_values)
-        assigned, entropy = greedy, jnp.zeros(())
-        if sampled is not None:
-            unit = jnp.maximum(gap, 1e-12) if gap_units else 1.0
-            taus = jnp.full(greedy.shape, temperature * unit)
-            if adapt:
-                taus = adaptive_temperature(q_values / unit, temperature) * unit
-            drawn = boltzmann_assignment(key, q_values, temperature=taus)
-            assigned = jnp.where(draws, drawn, greedy)
-            probabilities = jax.nn.softmax(q_values / taus[:, None])
-            entropies = jnp.sum(jax.scipy.special.entr(probabilities), axis=-1)
-            entropy = jnp.where(draws, jnp.mean(entropies), 0.0)
-        labels = q_labels(batch.rewards, batch.terminal, q_values, assigned, discount=discount)
-        share = jnp.mean(assigned == greedy)
-        return Assignment(assigned.astype(jnp.uint8), labels, share, entropy, gap)
-
-    axes = approximator.node_axes(weights.target)
-    in_axes = (axes, 0, None if sampled is None else 0)
-    return jax.vmap(one, in_axes=in_axes)(weights.target, keys, sampled)
-
-
-@eqx.filter_jit
-def labels_of(
-    approximator: Approximator,
-    weights: Weights,
-    batch: Transitions,
-    assigned: UInt8[Array, "N n"],
-    *,
-    discount: float,
-) -> Assignment:
-    """The same for assignments that are given."""
-
-    def one(target: Any, assigned: UInt8[Array, " n"]) -> Assignment:
-        q_values = predict(approximator, target, batch.successors)
-        chosen = assigned.astype(jnp.int32)
-        labels = q_labels(batch.rewards, batch.terminal, q_values, chosen, discount=discount)
-        greedy = jnp.mean(chosen == greedy_assignment(q_values))
-        return Assignment(assigned, labels, greedy, jnp.zeros(()), action_gap(q_values))
-
-    axes = approximator.node_axes(weights.target)
-    return jax.vmap(one, in_axes=(axes, 0))(weights.target, assigned)
+    labels: Float[Array, " n"]
+    committed: UInt8[Array, " C"]
+    gap: Float[Array, ""]
 
 
 @eqx.filter_jit
@@ -244,43 +133,21 @@ def refine(
         how: the settings.
     """
     order_key, pair_key, score_key = jax.random.split(key, 3)
-    steps, size = how.updates, how.batch_size
-    rows = len(batch.actions)
-    if how.own_order:
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(order_key, ids)
-        order = jax.vmap(lambda k: jax.random.randint(k, (steps, size), 0, rows))(keys)
-    else:
-        order = jax.random.randint(order_key, (steps, size), 0, rows)
-    places = buffer.draw(pair_key, steps * how.pairs)[0].reshape(steps, how.pairs)
+    axes = axes_of(approximator, weights.theta)
+    own = _Own(assignment.labels, buffer.assigned, assignment.gap)
+    own_axes = _Own(0, 1, 0)  # type: ignore[arg-type]
     scored = buffer.draw(score_key, how.scored_pairs)[0]
 
-    def one(
-        weights: Weights,
-        parent: Any,
-        order: Int[Array, "U B"],
-        labels: Float[Array, " n"],
-        committed: UInt8[Array, " C"],
-        gap: Float[Array, ""],
-    ) -> tuple[Weights, Scores]:
-        unit: Any = 1.0
-        rate: Any = how.learning_rate
-        if how.gap_units:
-            unit = jnp.maximum(gap, 1e-12)
-            rate = how.learning_rate * unit / approximator.steepness(batch.states)
-        optimizer = centred_rmsprop(rate)
-
-        def objective(theta: Any, rows: Any, places: Any) -> Float[Array, ""]:
-            states = jnp.take(batch.states, rows, axis=0)
-            nearness = how.proximal * _half_distance(theta, root)
-            if not how.penalised:
-                q_values = approximator.predict(theta, states)
-                return bellman_error(q_values, batch.actions[rows], labels[rows]) + nearness
-            pairs, assigned, counts = _pairs(buffer, committed, places)
+    def objective(theta: Any, own: _Own, rows: Any, places: Any) -> Float[Array, ""]:
+        states = jnp.take(batch.states, rows, axis=0)
+        unit = _unit(own.gap, how)
+        if how.penalised:
+            pairs, assigned, counts = pairs_of(buffer, own.committed, places)
             q_values = approximator.predict(theta, jnp.concatenate([states, pairs]))
             loss = penalised_loss(
                 q_values[: len(rows)],
                 batch.actions[rows],
-                labels[rows],
+                own.labels[rows],
                 q_values[len(rows) :],
                 assigned,
                 penalty_weight=how.penalty_weight * unit,
@@ -288,108 +155,76 @@ def refine(
                 over_actions=how.over_actions,
                 pair_weights=counts,
             )
-            return loss + nearness
-
-        def update(carried: Any, given: Any) -> tuple[Any, Float[Array, ""]]:
-            theta, moments = carried
-            loss, gradient = jax.value_and_grad(objective)(theta, *given)
-            step, moments = optimizer.update(gradient, moments)
-            return (optax.apply_updates(theta, step), moments), loss
-
-        def whole(theta: Any) -> Float[Array, ""]:
-            return objective(theta, jnp.arange(rows), scored)
-
-        if how.refit == "lbfgs":
-            theta, losses = _quasi_newton(whole, weights.theta, steps)
-            moments = weights.moments
         else:
-            carried = weights.theta, weights.moments
-            (theta, moments), losses = jax.lax.scan(update, carried, (order, places))
-        after = Weights(theta, weights.target, moments)
-        loss = jnp.mean(losses) if steps else jnp.asarray(jnp.nan)
-        return after, _scores(
-            approximator, parent, after, batch, initial, buffer, committed, scored, loss, how, unit
+            q_values = approximator.predict(theta, states)
+            loss = bellman_error(q_values, batch.actions[rows], own.labels[rows])
+        return loss + how.proximal * _half_distance(theta, root) if how.proximal else loss
+
+    def update(theta: Any, moments: Any, own: _Own, rows: Any, places: Any) -> Any:
+        rate: Any = how.learning_rate
+        if how.gap_units:
+            rate = rate * _unit(own.gap, how) / approximator.steepness(batch.states)
+        loss, gradient = jax.value_and_grad(objective)(theta, own, rows, places)
+        step, moments = centred_rmsprop(rate).update(gradient, moments)
+        return optax.apply_updates(theta, step), moments, loss
+
+    def quasi_newton(theta: Any, own: _Own) -> tuple[Any, Float[Array, " U"]]:
+        everything = jnp.arange(len(batch.actions))
+        return _quasi_newton(lambda t: objective(t, own, everything, scored), theta, how.updates)
+
+    def score(parent: Any, after: Weights, own: _Own, loss: Float[Array, ""]) -> Scores:
+        return scores_of(
+            approximator,
+            after.theta,
+            after.target,
+            parent,
+            batch,
+            initial,
+            pairs_of(buffer, own.committed, scored),
+            training_loss=loss,
+            discount=how.discount,
+            penalty_weight=how.penalty_weight * _unit(own.gap, how),
+            margin=how.margin * _unit(own.gap, how),
+            over_actions=how.over_actions,
         )
 
-    axes = axes_of(approximator, weights.theta)
-    in_axes = (axes, axes.theta, 0 if how.own_order else None, 0, 1, 0)
-    return jax.vmap(one, in_axes=in_axes, out_axes=(axes, 0))(
-        weights, parents, order, assignment.labels, buffer.assigned, assignment.gap
-    )
+    if how.refit == "lbfgs":
+        theta, losses = jax.vmap(quasi_newton, (axes.theta, own_axes), (axes.theta, 1))(
+            weights.theta, own
+        )
+        moments = weights.moments
+    else:
+        in_axes = (axes.theta, axes.moments, own_axes, 0 if how.own_order else None, None)
+        all_update = jax.vmap(update, in_axes, (axes.theta, axes.moments, 0))
+
+        def step(carried: tuple[Any, Any], given: tuple[Any, Any]) -> tuple[Any, Any]:
+            theta, moments, loss = all_update(*carried, own, *given)
+            return (theta, moments), loss
+
+        order = _order(order_key, ids, len(batch.actions), how)
+        places = buffer.draw(pair_key, how.updates * how.pairs)[0].reshape(how.updates, how.pairs)
+        (theta, moments), losses = jax.lax.scan(
+            step, (weights.theta, weights.moments), (order, places)
+        )
+    after = Weights(theta, weights.target, moments)
+    loss = jnp.mean(losses, axis=0) if how.updates else jnp.full(len(ids), jnp.nan)
+    return after, jax.vmap(score, (axes.theta, axes, own_axes, 0))(parents, after, own, loss)
 
 
-def predict(approximator: Approximator, theta: Any, features: Array) -> Float[Array, "n A"]:
-    """Q_θ of any number of states, some at a time."""
-
-    def some(rows: Array) -> Float[Array, "b A"]:
-        return approximator.predict(theta, rows)
-
-    whole, rest = divmod(len(features), ROWS_AT_ONCE)
-    if whole == 0:
-        return some(features)
-    cut = whole * ROWS_AT_ONCE
-    parts = features[:cut].reshape(whole, ROWS_AT_ONCE, *features.shape[1:])
-    q_values = jax.lax.map(some, parts)
-    q_values = q_values.reshape(cut, q_values.shape[-1])
-    return jnp.concatenate([q_values, some(features[cut:])]) if rest else q_values
+def _unit(gap: Float[Array, ""], how: Regression) -> Any:
+    """What learning rate, margin and penalty weight are in units of."""
+    return jnp.maximum(gap, 1e-12) if how.gap_units else 1.0
 
 
-def action_gap(q_values: Float[Array, "n A"]) -> Float[Array, ""]:
-    """The best action's lead over the second best, mean over states."""
-    best = jax.lax.top_k(q_values, min(2, q_values.shape[-1]))[0]
-    return jnp.mean(best[:, 0] - best[:, -1])
-
-
-def _pairs(
-    buffer: ConsistencyBuffer, committed: UInt8[Array, " C"], places: Int[Array, " P"]
-) -> tuple[Array, Int[Array, " P"], Float[Array, " P"]]:
-    """s', σ(s') and whether they count."""
-    assigned = committed[places].astype(jnp.int32)
-    counts = (assigned != NO_ACTION) & (buffer.born[places] >= 0)
-    successors = jnp.take(buffer.successors, places, axis=0)
-    if jnp.issubdtype(successors.dtype, jnp.floating):  # kept in half the precision
-        successors = successors.astype(jnp.float32)
-    return successors, jnp.where(counts, assigned, 0), counts.astype(jnp.float32)
-
-
-def _scores(
-    approximator: Approximator,
-    parent: Any,
-    after: Weights,
-    batch: Transitions,
-    initial: Bool[Array, " n"],
-    buffer: ConsistencyBuffer,
-    committed: UInt8[Array, " C"],
-    scored: Int[Array, " P"],
-    training_loss: Float[Array, ""],
-    how: Regression,
-    unit: Any,
-) -> Scores:
-    values = predict(approximator, after.target, batch.successors)
-    best = greedy_assignment(values)
-    labels = q_labels(batch.rewards, batch.terminal, values, best, discount=how.discount)
-    q_values = predict(approximator, after.theta, batch.states)
-    old = predict(approximator, parent, batch.states)
-    successors, assigned, counts = _pairs(buffer, committed, scored)
-    penalties = penalty(
-        predict(approximator, after.theta, successors),
-        assigned,
-        margin=how.margin * unit,
-        over_actions=how.over_actions,
-    )
-    total = jnp.maximum(jnp.sum(counts), 1.0)
-    bellman = bellman_error(q_values, batch.actions, labels)
-    inconsistency = jnp.sum(counts * penalties) / total
-    return Scores(
-        loss=bellman + how.penalty_weight * unit * inconsistency,
-        bellman=bellman,
-        penalty=inconsistency,
-        training_loss=training_loss,
-        label=jnp.mean(labels),
-        initial_label=jnp.sum(labels * initial) / jnp.sum(initial),
-        churn=jnp.mean(greedy_assignment(q_values) != greedy_assignment(old)),
-        inconsistent=jnp.sum(counts * (penalties > 0)) / total,
-    )
+def _order(
+    key: Key[Array, ""], ids: Int[Array, " N"], rows: int, how: Regression
+) -> Int[Array, "U *N B"]:
+    """Which transitions each gradient step takes."""
+    shape = (how.updates, how.batch_size)
+    if not how.own_order:
+        return jax.random.randint(key, shape, 0, rows)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, ids)
+    return jax.vmap(lambda own: jax.random.randint(own, shape, 0, rows), out_axes=1)(keys)
 
 
 def _half_distance(theta: Any, root: Any) -> Float[Array, ""]:

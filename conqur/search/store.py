@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from conqur.environments.interface import Transitions
-from conqur.search.collecting import Batch
+from conqur.search.batches import Batch
 
 
 class Store:

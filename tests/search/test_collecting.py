@@ -11,7 +11,8 @@ from conqur.environments.journal import Journal
 from conqur.regressor import Architecture, Dense, Perceptron, initial_regressor
 from conqur.runs import flatten
 from conqur.search.approximator import LinearTuning
-from conqur.search.collecting import Collector, DataCollector
+from conqur.search.batches import DataCollector
+from conqur.search.collecting import Collector
 
 SEEN = []
 
@@ -24,15 +25,17 @@ class Counting(LinearTuning):
         return super().embed(observations)
 
 
-def cartpole(num_envs=3, transitions=50, approximator=None, epsilon=0.3, name="CartPole-v1"):
-    environment = make(name, num_envs)
-    spec = environment.spec
+def cartpole(
+    num_envs=3, groups=1, transitions=50, approximator=None, epsilon=0.3, name="CartPole-v1"
+):
+    environments = [Journal(make(name, num_envs), (g,)) for g in range(groups)]
+    spec = environments[0].spec
     architecture = Architecture("mlp", spec.observation_shape, len(spec.actions), (7,))
     regressor = initial_regressor(jax.random.key(0), architecture)
     approximator = approximator or LinearTuning(regressor.body)
     collector = Collector(
         approximator,
-        Journal(environment, (0,)),
+        environments,
         transitions=transitions,
         epsilon=epsilon,
         clip_rewards=False,
@@ -41,45 +44,107 @@ def cartpole(num_envs=3, transitions=50, approximator=None, epsilon=0.3, name="C
     return collector, regressor
 
 
-def test_a_batch_is_what_a_plain_loop_would_have_stored():
-    """With the actions that were sent, played again in a second environment."""
-    collector, regressor = cartpole()
+def watched(collector):
+    """The actions that each group is sent."""
     sent = []
-    send = collector._environment.send
-    collector._environment.send = lambda actions: (sent.append(actions.copy()), send(actions))
-    batches = [collector.collect(regressor.head) for _ in range(3)]
+    for group in collector._groups:
+        mine, send = [], group.journal.send
+        sent.append(mine)
+        group.journal.send = lambda actions, mine=mine, send=send: (
+            mine.append(actions.copy()),
+            send(actions),
+        )
+    return sent
 
-    journal = Journal(make("CartPole-v1", 3), (0,))
-    observations, first = journal.begin(), np.ones(3, bool)
-    running, steps = np.zeros(3), iter(sent)
-    for batch in batches:
-        rows, returns = [], []
-        for _ in range(batch.steps):
-            actions = next(steps)
-            journal.send(actions)
-            step = journal.receive()
-            running += step.reward
-            returns += running[step.game_over].tolist()
-            running[step.game_over] = 0
-            rows += [
-                (observations[i], actions[i], *(part[i] for part in step[:3]), first[i])
-                for i in np.flatnonzero(~np.array(step.reset))
-            ]
-            observations, first = step.frame.copy(), np.array(step.reset)
-        rows = rows[:50]
-        states, taken, successors, *rest = map(np.array, zip(*rows, strict=True))
-        rewards, terminal, initial = rest
-        embed = lambda s: np.asarray(regressor.body(jnp.asarray(s)))  # noqa: E731
-        given = batch.transitions
-        np.testing.assert_allclose(given.states, embed(states), rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(given.successors, embed(successors), rtol=1e-5, atol=1e-6)
-        np.testing.assert_array_equal(given.actions, taken)
-        np.testing.assert_array_equal(given.rewards, rewards)
-        np.testing.assert_array_equal(given.terminal, terminal)
-        np.testing.assert_array_equal(batch.initial, initial)
-        assert list(batch.returns) == returns
+
+class Player:
+    """Environments that are given the same actions again, one step at a time."""
+
+    def __init__(self, seed, actions):
+        self.journal = Journal(make("CartPole-v1", 3), (seed,))
+        self.observations, self.first = self.journal.begin(), np.ones(3, bool)
+        self.running, self.actions = np.zeros(3), iter(actions)
+
+    def step(self):
+        """The transitions of a step, and the returns of episodes that ended."""
+        actions = next(self.actions)
+        self.journal.send(actions)
+        step = self.journal.receive()
+        self.running += step.reward
+        returns = self.running[step.game_over].tolist()
+        self.running[step.game_over] = 0
+        rows = [
+            (self.observations[i], actions[i], *(part[i] for part in step[:3]), self.first[i])
+            for i in np.flatnonzero(~np.array(step.reset))
+        ]
+        self.observations, self.first = step.frame.copy(), np.array(step.reset)
+        return rows, returns
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_batch_is_what_a_plain_loop_would_have_stored(groups):
+    """With the actions that were sent, played again in other environments."""
+    collector, regressor = cartpole(groups=groups)
+    sent = watched(collector)
+    batches, taken = [], []
+    for _ in range(3):
+        before = [len(actions) for actions in sent]
+        batches.append(collector.collect(regressor.head))
+        taken.append([len(actions) - b for actions, b in zip(sent, before, strict=True)])
+
+    players = [Player(g, actions) for g, actions in enumerate(sent)]
+    for batch, steps in zip(batches, taken, strict=True):
+        rows, returns = [], [[] for _ in players]
+        for step in range(max(steps)):
+            for g, player in enumerate(players):
+                if step < steps[g]:
+                    found, ended = player.step()
+                    rows += found
+                    returns[g] += ended
+        assert batch.steps == 3 * sum(steps)
+        check_batch(batch, rows[:50], regressor)
+        assert list(batch.returns) == [value for mine in returns for value in mine]
     assert any(batch.returns for batch in batches)
     assert np.concatenate([np.asarray(b.initial) for b in batches]).sum() > 3
+
+
+def check_batch(batch, rows, regressor):
+    states, taken, successors, *rest = map(np.array, zip(*rows, strict=True))
+    rewards, terminal, initial = rest
+    embed = lambda s: np.asarray(regressor.body(jnp.asarray(s)))  # noqa: E731
+    given = batch.transitions
+    np.testing.assert_allclose(given.states, embed(states), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(given.successors, embed(successors), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(given.actions, taken)
+    np.testing.assert_array_equal(given.rewards, rewards)
+    np.testing.assert_array_equal(given.terminal, terminal)
+    np.testing.assert_array_equal(batch.initial, initial)
+
+
+def test_a_group_plays_on_while_another_ones_actions_are_worked_out():
+    collector, regressor = cartpole(groups=2, transitions=100)
+    events = []
+    for group in collector._groups:
+        for verb in ("send", "receive"):
+            call = getattr(group.journal, verb)
+            setattr(
+                group.journal,
+                verb,
+                lambda *given, call=call, event=(verb, group.index): (
+                    events.append(event),
+                    call(*given),
+                )[1],
+            )
+    collector.collect(regressor.head)
+    assert events[:6] == [
+        ("send", 0),
+        ("send", 1),
+        ("receive", 0),
+        ("send", 0),
+        ("receive", 1),
+        ("send", 1),
+    ]
+    assert events.count(("send", 0)) == events.count(("receive", 0))
 
 
 def test_the_body_runs_once_for_every_step():
@@ -90,7 +155,7 @@ def test_the_body_runs_once_for_every_step():
     assert SEEN == [3]  # the first frames
     batches = [collector.collect(regressor.head) for _ in range(2)]
     jax.effects_barrier()
-    assert [3] * (1 + sum(batch.steps for batch in batches)) == SEEN
+    assert [3] * (1 + sum(batch.steps // 3 for batch in batches)) == SEEN
 
 
 def test_exploration_is_the_share_that_was_asked_for():
@@ -101,12 +166,13 @@ def test_exploration_is_the_share_that_was_asked_for():
     assert abs(share - 0.2) < 0.04  # of random actions among two, half are the greedy one
 
 
-def test_it_goes_on_from_where_it_was():
-    collector, regressor = cartpole()
+@pytest.mark.parametrize("groups", [1, 2])
+def test_it_goes_on_from_where_it_was(groups):
+    collector, regressor = cartpole(groups=groups)
     collector.collect(regressor.head)
     state = flatten(collector.state())
     expected = collector.collect(regressor.head)
-    other, _ = cartpole()
+    other, _ = cartpole(groups=groups)
     assert other.restore(state)
     found = other.collect(regressor.head)
     jax.tree.map(np.testing.assert_array_equal, found, expected)

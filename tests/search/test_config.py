@@ -72,11 +72,13 @@ def test_populations_by_name():
         ({"final_episodes": 1}, "final_episodes must be"),
         ({"seed": 2**31}, "seed must be below"),
         ({"refit": "lbfgs", "approximator": "network"}, "refit lbfgs is for a linear head"),
+        ({"scoring": "training-loss", "updates": 0}, "scoring training-loss needs updates"),
+        ({"scoring": "initial-label", "environment": "d.npz"}, "needs first states of episodes"),
     ],
 )
 def test_what_is_not_possible_is_refused(changes, words):
     with pytest.raises(ValueError, match=words):
-        tune_config("paper-16", **BASIS, **changes)
+        tune_config("paper-16", **BASIS | changes)
 
 
 def test_presets_have_names():

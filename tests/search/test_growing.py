@@ -14,11 +14,12 @@ from conqur.mdp import sample_batch
 from conqur.regressor import Dense, Perceptron
 from conqur.search.algorithms import beam_search
 from conqur.search.approximator import LinearTuning, StateActionFeatures
-from conqur.search.collecting import Batch, Batches
+from conqur.search.batches import Batch, Batches
 from conqur.search.growing import Grower, Growing
 from conqur.search.node import Kind, Tree, dive, expand, top
-from conqur.search.refining import NO_ACTION, Regression
+from conqur.search.refining import Regression
 from conqur.search.saving import tree_from_arrays, tree_to_arrays
+from conqur.search.scoring import NO_ACTION
 from conqur.search.strict import StrictSampler
 from conqur.tabular import four_state
 
@@ -226,6 +227,20 @@ def test_with_rollouts_the_highest_gain_is_the_best_score():
     children = world.train(expand(tree.pool, 3), tree, world.collect(tree.pool[0], 0))
     assert [child.score for child in children] == [-3.0, 1.0, -5.0]
     assert top(children, 1)[0] is children[2]
+
+
+@pytest.mark.parametrize("scoring", ["label", "initial-label"])
+def test_labels_tell_siblings_apart_and_a_batch_without_starts_tells_nothing(scoring):
+    world = grower(grows=growing(scoring=scoring))
+    tree = Tree.planted(world.roots())
+    batch = world.collect(tree.pool[0], 0)
+    begun = batch._replace(initial=jnp.arange(ROWS) < 3)
+    children = world.train(expand(tree.pool, 3), tree, begun)
+    assert len({child.score for child in children}) == 3
+    tree = tree.after(children, children)
+    after = world.train(dive(children), tree, batch)
+    same = [child.score == node.score for child, node in zip(after, children, strict=True)]
+    assert same == [scoring == "initial-label"] * 3
 
 
 @pytest.mark.parametrize("replayed", [0, 9])

@@ -9,18 +9,10 @@ from conqur.consistency import ConsistencyBuffer
 from conqur.environments.interface import Transitions
 from conqur.regressor import Dense, Perceptron
 from conqur.search.approximator import LinearTuning
+from conqur.search.assigning import action_gap, assign, labels_of, predict
 from conqur.search.growing import stack, unstack
-from conqur.search.refining import (
-    NO_ACTION,
-    Regression,
-    Weights,
-    action_gap,
-    assign,
-    begin,
-    labels_of,
-    predict,
-    refine,
-)
+from conqur.search.refining import Regression, Weights, begin, refine
+from conqur.search.scoring import NO_ACTION
 
 ROWS, FEATURES, ACTIONS = 40, 5, 3
 HEADS = LinearTuning(Perceptron(()))  # the features are given
@@ -75,7 +67,7 @@ def keys_of(nodes):
 def greedy(weights, batch):
     return assign(
         HEADS,
-        stack(HEADS, weights),
+        stack(HEADS, weights).target,
         batch,
         keys_of(len(weights)),
         None,
@@ -138,7 +130,7 @@ def test_only_the_nodes_that_sample_do_and_with_the_boltzmann_distribution():
     for draw in range(300):
         found = assign(
             HEADS,
-            stack(HEADS, weights),
+            stack(HEADS, weights).target,
             batch,
             jax.random.split(jax.random.key(draw), 2),
             jnp.array([True, False]),
@@ -161,7 +153,7 @@ def test_only_the_nodes_that_sample_do_and_with_the_boltzmann_distribution():
 def test_given_assignments_give_the_labels_of_their_actions():
     rng, weights, batch = problem(nodes=2)
     assigned = rng.integers(ACTIONS, size=(2, ROWS)).astype(np.uint8)
-    found = labels_of(HEADS, stack(HEADS, weights), batch, jnp.asarray(assigned), discount=0.9)
+    found = labels_of(HEADS, stack(HEADS, weights).target, batch, jnp.asarray(assigned), discount=0.9)
     q_values = np.asarray(batch.successors) @ weights[1].target.weight + weights[1].target.bias
     chosen = q_values[np.arange(ROWS), assigned[1]]
     expected = np.asarray(batch.rewards) + 0.9 * chosen * ~np.asarray(batch.terminal)
@@ -267,9 +259,11 @@ def test_scores_by_hand():
     taken = q_values[np.arange(ROWS), np.asarray(batch.actions)]
     np.testing.assert_allclose(scores.bellman, [((labels - taken) ** 2).mean()], rtol=1e-4)
     np.testing.assert_allclose(scores.loss, scores.bellman + 2 * scores.penalty, rtol=1e-6)
-    np.testing.assert_allclose(scores.label, [labels.mean()], rtol=1e-4)
-    np.testing.assert_allclose(scores.initial_label, [labels[:4].mean()], rtol=1e-4)
     alive = ~np.asarray(batch.terminal)
+    own_values = np.asarray(batch.successors) @ node.theta.weight + node.theta.bias
+    own_labels = np.asarray(batch.rewards) + 0.9 * alive * own_values.max(axis=1)
+    np.testing.assert_allclose(scores.label, [own_labels.mean()], rtol=1e-4)
+    np.testing.assert_allclose(scores.initial_label, [own_labels[:4].mean()], rtol=1e-4)
     values = np.asarray(batch.successors)[alive] @ node.theta.weight + node.theta.bias
     chosen = np.asarray(assignment.assigned[0])[alive]
     own = values[np.arange(alive.sum()), chosen]
