@@ -18,7 +18,8 @@ from conqur.commands.train import Train
 if TYPE_CHECKING:
     from conqur.pretrained import Pretrained
     from conqur.search.config import TuneConfig
-    from conqur.tuning import Found, Tuning
+    from conqur.tuning import Tuning
+    from conqur.tuning_run import Found
 
 SETTINGS = (
     *("search", "levels", "transitions", "updates", "batch_size", "nodes", "splitting_factor"),
@@ -232,7 +233,7 @@ class Tune:
 
     def _search(self, tuning: "Tuning", run: Any, checkpoint: Any) -> "Found":
         from conqur.search.display import display
-        from conqur.tuning import run_tuning
+        from conqur.tuning_run import run_tuning
 
         with display(tuning.config.levels, quiet=self.json) as shown:
             return run_tuning(
@@ -345,7 +346,8 @@ def _verdict(summary: dict[str, Any]) -> str:
         f"{low:+.2f} to {high:+.2f})."
     )
     if summary["handed_back"] == "checkpoint":
-        verdict = "No node is better" if high is not None and high < 0 else "That may be chance"
+        chance = chosen["gain"] > 0 or (high is not None and high > 0)
+        verdict = "That may be chance" if chance else "No node is better"
         return f"{compared} {verdict}: the checkpoint itself is handed back."
     return f"{compared} Node {chosen['node']} is handed back."
 

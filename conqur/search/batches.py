@@ -3,6 +3,7 @@
 import abc
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -79,7 +80,7 @@ class DataCollector(Batches):
             seed: of the drawing.
         """
         self.spec = data.spec(name)
-        embed = jax.jit(approximator.embed)
+        embed = eqx.filter_jit(approximator.embed)
         parts = range(0, len(data), 1024)
         self._features, self._successors = (
             jnp.concatenate([embed(values[i : i + 1024]) for i in parts])

@@ -11,32 +11,32 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, UInt8
 
-from conqur.consistency import ConsistencyBuffer, Population
+from conqur.consistency import Population
 from conqur.environments.interface import Transitions
 from conqur.runs import flatten
 from conqur.search.algorithms import World
 from conqur.search.approximator import Approximator
 from conqur.search.assigning import Assignment, action_gap, assign, labels_of, predict
 from conqur.search.batches import Batch, Batches
+from conqur.search.commitments import Commitments
 from conqur.search.node import Birth, Kind, Node, Tree
-from conqur.search.refining import Regression, Weights, axes_of, begin, refine
+from conqur.search.refining import (
+    Regression,
+    Weights,
+    axes_of,
+    begin,
+    refine,
+    stack,
+    unstack,
+)
 from conqur.search.saving import pick
-from conqur.search.scoring import NO_ACTION, Scores
+from conqur.search.scoring import SCORES, Scores
 from conqur.search.sharding import Devices
-from conqur.search.store import Store, stored_dtype
+from conqur.search.store import Store
 
 _KEY = 0
 ASSIGN, REFINE, PERTURB, REPLAY = range(4)
 """What a random number is for."""
-
-SCORES: dict[str, Callable[[Scores], Any]] = {
-    "loss": lambda scores: scores.loss,
-    "training-loss": lambda scores: scores.training_loss,
-    "bellman": lambda scores: scores.bellman,
-    "label": lambda scores: -scores.label,
-    "initial-label": lambda scores: -scores.initial_label,
-}
-"""How nodes are compared without playing. Lower is better."""
 
 Sampler = Callable[..., Int[np.ndarray, " n"]]
 """A child's assignment worked out by the host, see `conqur.search.strict.StrictSampler`."""
@@ -55,7 +55,7 @@ class Growing:
         adapt_temperature: as in the paper.
         perturbation: how much noise "random" children get: the standard deviation of the change
             in Q-values, in units of the action gap.
-        scoring: a name in `SCORES`, or "rollouts".
+        scoring: a name in `conqur.search.scoring.SCORES`, or "rollouts".
     """
 
     children: str
@@ -134,10 +134,14 @@ class Grower(World):
         self._width = self._devices.width(width)
         self._key = jax.random.fold_in(jax.random.key(seed), _KEY)
         self._sampler, self._rollouts = sampler, rollouts
-        self._places: list[Int[np.ndarray, " n"]] = []
         self._resident = _Resident((), None)
-        self._buffer = self._devices.buffer(
-            self._empty_buffer(kept_levels * transitions, population, half_precision)
+        self._commitments = Commitments(
+            kept_levels * transitions,
+            collector.example,
+            population,
+            width=self._width,
+            half_precision=half_precision,
+            devices=self._devices,
         )
         self._store: Store | None = None
         if replayed_levels:
@@ -174,14 +178,14 @@ class Grower(World):
         ids = np.array([tree.next_id + i for i in range(self._width)], np.int32)
         key = jax.random.fold_in(self._key, level)
 
-        weights = self._weights(padded)
+        weights = self._inherited(padded)
         batch, initial = self._devices.everywhere((data.transitions, data.initial))
         parents = weights.theta
         if level % growing.target_every == 0:
             weights = weights._replace(target=weights.theta)
         weights = self._perturbed(weights, padded, key, ids, batch)
         assignment, hows = self._assigned(weights, padded, key, ids, level, batch)
-        self._commit(padded, batch, assignment)
+        self._commitments.add(batch.successors, assignment.assigned, batch.terminal)
         weights, scores = refine(
             self._approximator,
             weights,
@@ -190,7 +194,7 @@ class Grower(World):
             batch,
             initial,
             assignment,
-            self._buffer,
+            self._commitments.buffer,
             jax.random.fold_in(key, REFINE),
             jnp.asarray(ids),
             self._regression,
@@ -210,19 +214,15 @@ class Grower(World):
 
     def state(self) -> dict[str, np.ndarray]:
         """What `restore` needs beside the rows of `levels`, as arrays."""
-        places = np.stack(self._places) if self._places else np.zeros((0, 0), np.int32)
-        return {"places": places.astype(np.int32)} | {
-            f"collector/{name}": array for name, array in flatten(self._collector.state()).items()
+        collector = flatten(self._collector.state())
+        return {"places": self._commitments.places()} | {
+            f"collector/{name}": array for name, array in collector.items()
         }
 
     def levels(self, first: int, stop: int) -> dict[str, np.ndarray]:
         """What the levels from `first` to before `stop` left in the buffers, [K, ...]."""
-        places = np.stack(self._places[first:stop])
-        kept = places < self._buffer.capacity
-        rows = np.asarray(self._buffer.successors[np.where(kept, places, 0)])
-        kept = kept.reshape(kept.shape + (1,) * (rows.ndim - 2))
         stored = {} if self._store is None else self._store.levels(first, stop)
-        found = {"successors": np.where(kept, rows, np.zeros_like(rows))}
+        found = {"successors": self._commitments.levels(first, stop)}
         return found | {f"store/{name}": array for name, array in stored.items()}
 
     def restore(self, state: dict[str, np.ndarray], levels: dict[str, np.ndarray]) -> bool:
@@ -232,17 +232,10 @@ class Grower(World):
             state: as `state` gave it.
             levels: the newest levels' rows in a ring, level k at k modulo its length.
         """
-        buffer, count = self._buffer, len(state["places"])
-        self._places = list(state["places"])
-        for level, places in enumerate(self._places):
-            # Levels that are no longer in the ring are overwritten by those that are.
-            successors = levels["successors"][level % len(levels["successors"])]
-            nothing = np.zeros((len(places), self._width), np.uint8)
-            out = places >= buffer.capacity
-            buffer = _added(buffer, self._devices.everywhere((successors, nothing, out)))
-        assert int(buffer.batches) == count
-        self._buffer, self._resident = buffer, _Resident((), None)
+        self._commitments.restore(state["places"], levels["successors"])
+        self._resident = _Resident((), None)
         if self._store is not None:
+            count = len(state["places"])
             self._store.restore({n: a[:count] for n, a in pick(levels, "store/").items()})
         return self._collector.restore(pick(state, "collector/"))
 
@@ -250,18 +243,16 @@ class Grower(World):
         """Release the environments."""
         self._collector.close()
 
-    def _are_resident(self, births: Sequence[Birth]) -> bool:
-        """Whether the parents are the nodes of the last level, each in its place."""
-        ids = self._resident.ids
+    def _inherited(self, births: Sequence[Birth]) -> Weights:
+        """The parents' weights; the columns of commitments become theirs."""
+        ids, weights = self._resident
         alive = (*ids, *ids[:1] * (self._width - len(ids)))
-        return tuple(birth.parent.id for birth in births) == alive
-
-    def _weights(self, births: Sequence[Birth]) -> Weights:
-        """The parents' weights, from where they are."""
-        if self._resident.weights is not None and self._are_resident(births):
-            return self._resident.weights
-        weights = stack(self._approximator, [birth.parent.weights for birth in births])
-        return self._devices.apart(weights, axes_of(self._approximator, self._theta))
+        parents = [birth.parent for birth in births]
+        if weights is not None and tuple(parent.id for parent in parents) == alive:
+            return weights  # everything is where it is needed
+        self._commitments.become(parents)
+        stacked = stack(self._approximator, [parent.weights for parent in parents])
+        return self._devices.apart(stacked, axes_of(self._approximator, self._theta))
 
     def _perturbed(
         self, weights: Weights, births: Sequence[Birth], key: Any, ids: Any, batch: Transitions
@@ -326,36 +317,13 @@ class Grower(World):
                 assigned[i] = assigned[0]
                 continue
             assigned[i, ~terminal] = sampler(
-                birth, keys[i], q_values[i, ~terminal], successors[~terminal], self._past(birth)
+                birth,
+                keys[i],
+                q_values[i, ~terminal],
+                successors[~terminal],
+                self._commitments.of(birth.parent),
             )
         return jnp.asarray(assigned)
-
-    def _past(self, birth: Birth) -> tuple[np.ndarray, np.ndarray]:
-        """φ of the states, and the actions, that a node's ancestors are committed to."""
-        buffer, column = self._buffer, self._columns([birth.parent])[:, 0]
-        kept = (column != NO_ACTION) & (np.asarray(buffer.weights()) > 0)
-        return np.asarray(buffer.successors)[kept].astype(np.float32), column[kept].astype(int)
-
-    def _commit(self, births: Sequence[Birth], batch: Transitions, assignment: Assignment) -> None:
-        """Add the assignments to the buffers of the nodes' lineages."""
-        if not self._are_resident(births):
-            columns = self._devices.apart(self._columns([birth.parent for birth in births]), 1)
-            self._buffer = eqx.tree_at(lambda buffer: buffer.assigned, self._buffer, columns)
-        self._places.append(np.asarray(self._buffer.places(batch.terminal)))
-        self._buffer = _added(
-            self._buffer, (batch.successors, assignment.assigned.T, batch.terminal)
-        )
-
-    def _columns(self, nodes: Sequence[Node]) -> UInt8[np.ndarray, "C N"]:
-        """The nodes' assignments, where the buffer has the states they belong to."""
-        capacity = self._buffer.capacity
-        columns = np.full((capacity, len(nodes)), NO_ACTION, np.uint8)
-        for i, node in enumerate(nodes):
-            history = (*node.history, *[None] * (len(self._places) - len(node.history)))
-            for places, assigned in zip(self._places, history, strict=True):
-                kept = places < capacity
-                columns[places[kept], i] = NO_ACTION if assigned is None else assigned[kept]
-        return columns
 
     def _values(
         self, births: Sequence[Birth], scores: Scores, weights: list[Weights], level: int
@@ -371,38 +339,6 @@ class Grower(World):
             else float(value)
             for birth, value in zip(births, values, strict=False)
         ]
-
-    def _empty_buffer(
-        self, capacity: int, population: Population, half_precision: bool
-    ) -> ConsistencyBuffer:
-        example = self._collector.example
-        dtype = stored_dtype(example.dtype, half_precision)
-        return ConsistencyBuffer.empty(
-            capacity,
-            jax.ShapeDtypeStruct(example.shape, dtype),  # type: ignore[no-untyped-call]
-            population=population,
-            action_dtype=jnp.uint8,
-            nodes=(self._width,),
-        )
-
-
-def stack(approximator: Approximator, weights: Sequence[Weights]) -> Weights:
-    """Many nodes' weights as one."""
-    axes = axes_of(approximator, weights[0].theta)
-    return jax.tree.map(lambda axis, *leaves: np.stack(leaves, axis), axes, *weights)
-
-
-def unstack(approximator: Approximator, stacked: Weights, count: int) -> list[Weights]:
-    """The inverse of `stack`."""
-    axes = axes_of(approximator, stacked.theta)
-    first = jax.tree.map(lambda axis, leaf: np.moveaxis(leaf, axis, 0), axes, stacked)
-    return [jax.tree.map(lambda leaf, i=i: leaf[i].copy(), first) for i in range(count)]
-
-
-@eqx.filter_jit(donate="all")
-def _added(buffer: ConsistencyBuffer, given: Any) -> ConsistencyBuffer:
-    successors, assigned, terminal = given
-    return buffer.add(successors, assigned, terminal=terminal)
 
 
 @eqx.filter_jit

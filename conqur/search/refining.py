@@ -5,12 +5,14 @@ steps, so that the nodes' weights stay where they lie: for linear heads a step o
 product.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key, UInt8
 
@@ -87,6 +89,19 @@ def axes_of(approximator: Approximator, theta: Any) -> Weights:
     """Where the axis N is in many nodes' weights."""
     axes = approximator.node_axes(theta)
     return Weights(axes, axes, Moments(axes, axes))
+
+
+def stack(approximator: Approximator, weights: Sequence[Weights]) -> Weights:
+    """Many nodes' weights as one."""
+    axes = axes_of(approximator, weights[0].theta)
+    return jax.tree.map(lambda axis, *leaves: np.stack(leaves, axis), axes, *weights)
+
+
+def unstack(approximator: Approximator, stacked: Weights, count: int) -> list[Weights]:
+    """The inverse of `stack`."""
+    axes = axes_of(approximator, stacked.theta)
+    first = jax.tree.map(lambda axis, leaf: np.moveaxis(leaf, axis, 0), axes, stacked)
+    return [jax.tree.map(lambda leaf, i=i: leaf[i].copy(), first) for i in range(count)]
 
 
 class _Own(NamedTuple):

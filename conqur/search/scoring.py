@@ -1,5 +1,6 @@
 """What a level's regressors are like after it: the scores that nodes are compared by."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -39,6 +40,16 @@ class Scores(NamedTuple):
     initial_label: Float[Array, ""]
     churn: Float[Array, ""]
     inconsistent: Float[Array, ""]
+
+
+SCORES: dict[str, Callable[[Scores], Any]] = {
+    "loss": lambda scores: scores.loss,
+    "training-loss": lambda scores: scores.training_loss,
+    "bellman": lambda scores: scores.bellman,
+    "label": lambda scores: -scores.label,
+    "initial-label": lambda scores: -scores.initial_label,
+}
+"""How nodes are compared without playing. Lower is better."""
 
 
 def scores_of(

@@ -127,7 +127,7 @@ def test_every_lineage_has_its_own_buffer(population, kept):
     world.collect = lambda node, level: batches.append(collect(node, level)) or batches[-1]
     waited = False
     for tree in beam(Tree.planted(world.roots()), world):
-        buffer = world._buffer
+        buffer = world._commitments.buffer
         weights, born = np.asarray(buffer.weights()), np.asarray(buffer.born)
         for i, node in enumerate(tree.frontier):
             waited |= any(assigned is None for assigned in node.history)

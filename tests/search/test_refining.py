@@ -10,8 +10,7 @@ from conqur.environments.interface import Transitions
 from conqur.regressor import Dense, Perceptron
 from conqur.search.approximator import LinearTuning
 from conqur.search.assigning import action_gap, assign, labels_of, predict
-from conqur.search.growing import stack, unstack
-from conqur.search.refining import Regression, Weights, begin, refine
+from conqur.search.refining import Regression, Weights, begin, refine, stack, unstack
 from conqur.search.scoring import NO_ACTION
 
 ROWS, FEATURES, ACTIONS = 40, 5, 3
@@ -153,7 +152,9 @@ def test_only_the_nodes_that_sample_do_and_with_the_boltzmann_distribution():
 def test_given_assignments_give_the_labels_of_their_actions():
     rng, weights, batch = problem(nodes=2)
     assigned = rng.integers(ACTIONS, size=(2, ROWS)).astype(np.uint8)
-    found = labels_of(HEADS, stack(HEADS, weights).target, batch, jnp.asarray(assigned), discount=0.9)
+    found = labels_of(
+        HEADS, stack(HEADS, weights).target, batch, jnp.asarray(assigned), discount=0.9
+    )
     q_values = np.asarray(batch.successors) @ weights[1].target.weight + weights[1].target.bias
     chosen = q_values[np.arange(ROWS), assigned[1]]
     expected = np.asarray(batch.rewards) + 0.9 * chosen * ~np.asarray(batch.terminal)

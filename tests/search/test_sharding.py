@@ -18,7 +18,7 @@ world = grower(width=8)
 *_, tree = beam(Tree.planted(world.roots()), world, levels=6)
 weights = [node.weights.theta.weight.tolist() for node in tree.pool]
 ids = [node.id for node in tree.pool]
-spread = len(world._buffer.assigned.sharding.device_set)
+spread = len(world._commitments.buffer.assigned.sharding.device_set)
 print(json.dumps([jax.device_count(), spread, ids, weights]))
 """
 

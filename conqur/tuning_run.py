@@ -1,0 +1,204 @@
+"""The loop around a search that logs, evaluates, saves, stops and goes on."""
+
+import json
+import time as clock
+from collections.abc import Callable
+from dataclasses import dataclass
+from signal import Signals
+from typing import Any
+
+from conqur._programs import keep_programs
+from conqur.pretrained import to_bytes
+from conqur.runs import Checkpoint, RunDirectory, stop_requested
+from conqur.search.node import Tree, top
+from conqur.search.records import (
+    Records,
+    against,
+    finite,
+    json_lines,
+    level_row,
+    records_from_arrays,
+)
+from conqur.search.rollouts import is_finite
+from conqur.search.saving import pick, tree_from_arrays, tree_to_arrays
+from conqur.tuning import CHOICE, EVALUATION, FINAL, Tuning, saved_levels, starts
+
+SAVE_EVERY = 120.0
+"""Seconds between checkpoints. When they are taken has no influence on results."""
+
+TREE, EVALUATIONS, SUMMARY = "tree.jsonl", "evaluations.jsonl", "summary.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """How a run ended.
+
+    Attributes:
+        level: how far it came.
+        summary: what was found; None if it was stopped before its end.
+        stopped_by: the signal that asked it to stop.
+    """
+
+    level: int
+    summary: dict[str, Any] | None
+    stopped_by: Signals | None
+
+
+def run_tuning(
+    tuning: Tuning,
+    run: RunDirectory,
+    checkpoint: Checkpoint | None,
+    *,
+    warn: Callable[[str], None],
+    show: Callable[[Tree, dict[str, Any]], None] = lambda tree, found: None,
+    announce: Callable[[str], None] = lambda words: None,
+    save_every: float = SAVE_EVERY,
+) -> Found:
+    """Search from a checkpoint, or from the beginning, to the end or until asked to stop.
+
+    Args:
+        tuning: what is searched.
+        run: the run's directory.
+        checkpoint: where to go on; None: the beginning.
+        warn: told in one line of what is wrong without being in the way.
+        show: told after every level of the tree and of what the level was like.
+        announce: told in words what is going on beside the levels.
+        save_every: seconds between checkpoints.
+    """
+    keep_programs()
+    config = tuning.config
+    tree = tuning.planted()
+    records = Records({})
+    if checkpoint is not None:
+        tree = tree_from_arrays(checkpoint.arrays, tree.pool[0])
+        records = records_from_arrays(checkpoint.arrays, tuning.root)
+        levels = checkpoint.rings(saved_levels(config))
+        if not tuning.grower.restore(pick(checkpoint.arrays, "world/"), levels):
+            warn("the environments did not come back to where they were: new episodes begin")
+    else:
+        records.after(tree)
+        _evaluate(tuning, tree, records, announce)
+    begun, frames_per_step = tree, _frames_per_step(tuning)
+    if tuning.rollouts is not None:
+        tuning.rollouts.frames += records.played_frames
+    saved, last_save = tree.level if checkpoint else -1, clock.monotonic()
+    started = clock.monotonic() - records.seconds
+    with stop_requested() as stop:
+        for tree in tuning.search(begun):
+            records.after(tree)
+            records.frames += tuning.grower.found["steps"] * frames_per_step
+            run.log(tree.level, level_row(tree, tuning.grower.found))
+            if tree.level % config.evaluate_every == 0 or tree.level == config.levels:
+                _evaluate(tuning, tree, records, announce)
+            show(tree, tuning.grower.found)
+            records.seconds = clock.monotonic() - started
+            if clock.monotonic() - last_save > save_every or stop:
+                _save(tuning, run, tree, records)
+                saved, last_save = tree.level, clock.monotonic()
+            if stop and tree.level < config.levels:
+                return Found(tree.level, None, stop.signal)
+    if saved != tree.level:
+        _save(tuning, run, tree, records)
+    summary = _finish(tuning, run, tree, records, announce)
+    summary["seconds"] = clock.monotonic() - started
+    run.write_file(SUMMARY, (json.dumps(summary, indent=2) + "\n").encode())
+    return Found(tree.level, summary, None)
+
+
+def _frames_per_step(tuning: Tuning) -> int:
+    return 1 if tuning.place is None else tuning.place.frame_skip
+
+
+def _evaluate(
+    tuning: Tuning, tree: Tree, records: Records, announce: Callable[[str], None]
+) -> None:
+    """Play with the frontier and with the checkpoint, on fresh starts that all have in common."""
+    config = tuning.config
+    if tuning.rollouts is None or not config.evaluation_episodes:
+        return
+    nodes = [node for node in tree.frontier if is_finite(node.weights.theta)]
+    words = f"level {tree.level}: evaluating {len(nodes)} nodes"
+    root, *played = tuning.rollouts.play(
+        [tuning.root, *(node.weights.theta for node in nodes)],
+        episodes=config.evaluation_episodes,
+        seed=starts(EVALUATION, config.seed, tree.level),
+        on_progress=lambda done: announce(f"{words}, {done:.0%}"),
+    )
+    for node, evaluation in zip(nodes, played, strict=True):
+        row = {"level": tree.level, "node": node.id} | against(evaluation, root)
+        records.evaluated(node, row)
+
+
+def _save(tuning: Tuning, run: RunDirectory, tree: Tree, records: Records) -> None:
+    """Write what can be read by people, and a checkpoint."""
+    if tuning.rollouts is not None:
+        records.played_frames = tuning.rollouts.frames
+    run.write_file(TREE, records.tree_lines(tree))
+    run.write_file(EVALUATIONS, json_lines(records.evaluations))
+    keep = saved_levels(tuning.config)
+    new = min(tree.level - run.saved_rows, keep)
+    arrays = tree_to_arrays(tree)
+    arrays |= {f"world/{name}": array for name, array in tuning.grower.state().items()}
+    arrays |= records.to_arrays()
+    appended = tuning.grower.levels(tree.level - new, tree.level) if new else {}
+    run.save(tree.level, arrays, appended=appended, total_rows=tree.level, keep_rows=keep)
+
+
+def _finish(
+    tuning: Tuning,
+    run: RunDirectory,
+    tree: Tree,
+    records: Records,
+    announce: Callable[[str], None],
+) -> dict[str, Any]:
+    """Choose the network that is handed back, and write it with all of the frontier's."""
+    config, rollouts = tuning.config, tuning.rollouts
+    for node in tree.frontier:
+        origin = {"node": node.id, "level": node.level}
+        network = to_bytes(tuning.pretrained(node.weights.theta, origin))
+        run.write_network(f"node-{node.id}.safetensors", network)
+    by_score = top(tree.pool, 1)[0]
+    candidates = [(node.weights.theta, node.id, node.level) for node in tree.pool]
+    known = {number for _, number, _ in candidates}
+    candidates += [
+        (theta, row["node"], row["level"] - 1)  # evaluated after the level that made it
+        for theta, row in records.champions
+        if row["node"] not in known
+    ]
+    candidates = [candidate for candidate in candidates if is_finite(candidate[0])] or candidates[
+        :1
+    ]
+    summary: dict[str, Any] = {
+        "environment": config.environment,
+        "levels": tree.level,
+        "frames": records.frames,
+        "chosen_by_score": {"node": by_score.id, "score": finite(by_score.score)},
+        "best_of_evaluations": records.champions[0][1] if records.champions else None,
+    }
+    chosen, number, level = by_score.weights.theta, by_score.id, by_score.level
+    better = True
+    if rollouts is not None:
+        announce(f"choosing among {len(candidates)} nodes")
+        best = rollouts.best_of(
+            [theta for theta, _, _ in candidates],
+            episodes=max(2, config.final_episodes // 16),
+            budget=config.final_episodes,
+            seed=starts(CHOICE, config.seed),
+        )
+        chosen, number, level = candidates[best]
+        announce("comparing the chosen node to the checkpoint on fresh starts")
+        root, scored, by_score_played = rollouts.play(
+            [tuning.root, chosen, by_score.weights.theta],
+            episodes=config.final_episodes,
+            seed=starts(FINAL, config.seed),
+        )
+        summary["checkpoint"] = root.to_json()
+        summary["chosen_by_score"] |= against(by_score_played, root)
+        summary["chosen"] = {"node": number, "level": level} | against(scored, root)
+        better = summary["chosen"]["gain_interval"][0] > 0
+        summary["played_frames"] = rollouts.frames
+    handed = chosen if better else tuning.root
+    summary["handed_back"] = f"node {number}" if better else "checkpoint"
+    origin = {"tuned": summary["handed_back"], "level": level if better else -1}
+    run.write_network("best.safetensors", to_bytes(tuning.pretrained(handed, origin)))
+    return summary
