@@ -5,7 +5,7 @@ VENV := .venv
 PEERS := .venv-peers
 BIN := $(VENV)/bin
 # What the tests need beside the core.
-EXTRAS := dev atari box2d minari minatar video
+EXTRAS := dev atari box2d hub minari minatar video
 # "compat" puts the clone on the path, so that a folder named conqur elsewhere does not hide it.
 EDITABLE := --no-deps --no-build-isolation --config-settings editable_mode=compat --editable
 

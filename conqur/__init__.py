@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from conqur import exact, tabular
+    from conqur import exact, pretrained, tabular
     from conqur.assignment import (
         adaptive_temperature,
         boltzmann_assignment,
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Window,
         penalty,
     )
+    from conqur.pretrained import Pretrained, load, write_like
     from conqur.regression import (
         annealed_penalty_weight,
         bellman_error,
@@ -37,6 +38,7 @@ __all__ = [
     "Decay",
     "Everything",
     "Population",
+    "Pretrained",
     "Subsample",
     "Widening",
     "Window",
@@ -46,17 +48,20 @@ __all__ = [
     "boltzmann_assignment",
     "exact",
     "greedy_assignment",
+    "load",
     "penalised_loss",
     "penalised_update",
     "penalty",
+    "pretrained",
     "q_labels",
     "strict_assignment",
     "successors",
     "tabular",
+    "write_like",
 ]
 
-_PACKAGES = ("exact", "tabular")
-_MODULES = ("assignment", "consistency", "regression")
+_PACKAGES = ("exact", "pretrained", "tabular")
+_MODULES = ("assignment", "consistency", "pretrained", "regression")
 
 if not TYPE_CHECKING:  # else every name would be right
 

@@ -110,7 +110,8 @@ class Architecture:
             SAME convolutions, 7744), "minatar" or "mlp".
         observation_shape: of one observation.
         actions: how many.
-        hidden: the widths of the dense layers; the last one is F, the number of features.
+        hidden: the widths of the dense layers; the last one is F, the number of features. A
+            perceptron without any is linear in its observations.
     """
 
     body: str
@@ -131,8 +132,8 @@ class Architecture:
                 f"a {self.body} body needs images [height, width, channels], "
                 f"got observations of shape {list(self.observation_shape)}"
             )
-        if not self.hidden:
-            raise ValueError("hidden must name at least one layer's width")
+        if not self.hidden and self.body != "mlp":
+            raise ValueError(f"hidden must name at least one layer's width for a {self.body} body")
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""

@@ -4,11 +4,12 @@ import json
 import time as clock
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from signal import Signals
 from typing import Any
 
 from conqur._programs import keep_programs
-from conqur.pretrained import to_bytes
+from conqur.pretrained import Pretrained, to_bytes, write_like, written_suffix
 from conqur.runs import Checkpoint, RunDirectory, stop_requested
 from conqur.search.node import Tree, top
 from conqur.search.records import (
@@ -25,6 +26,9 @@ from conqur.tuning import CHOICE, EVALUATION, FINAL, Tuning, saved_levels, start
 
 SAVE_EVERY = 120.0
 """Seconds between checkpoints. When they are taken has no influence on results."""
+
+ORIGINAL = "original"
+"""What the copy of another tool's file is called, before its suffix."""
 
 TREE, EVALUATIONS, SUMMARY = "tree.jsonl", "evaluations.jsonl", "summary.json"
 
@@ -200,5 +204,32 @@ def _finish(
     handed = chosen if better else tuning.root
     summary["handed_back"] = f"node {number}" if better else "checkpoint"
     origin = {"tuned": summary["handed_back"], "level": level if better else -1}
-    run.write_network("best.safetensors", to_bytes(tuning.pretrained(handed, origin)))
+    best_network = tuning.pretrained(handed, origin)
+    run.write_network("best.safetensors", to_bytes(best_network))
+    summary["written_back"] = _write_back(run, best_network)
     return summary
+
+
+def keep_original(run: RunDirectory, original: Path) -> None:
+    """Keep a copy of the file of another tool, to write the network back like it.
+
+    Args:
+        run: the run's directory.
+        original: the file.
+    """
+    suffix = written_suffix(original)
+    if suffix:
+        run.write_network(ORIGINAL + suffix, original.read_bytes())
+        mapping = original.with_name(original.name + ".json")
+        if mapping.is_file():
+            run.write_network(f"{ORIGINAL}{suffix}.json", mapping.read_bytes())
+
+
+def _write_back(run: RunDirectory, best: Pretrained) -> str | None:
+    """Write the network that is handed back in the format it came in; the file's name, if any."""
+    for original in sorted(run.networks.glob(f"{ORIGINAL}.*")):
+        name = f"best{original.suffix}"
+        if original.suffix != ".json":
+            run.write_network(name, write_like(best, original))
+            return name
+    return None

@@ -11,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conqur.diagnosis import play as diagnosis_play
+from conqur.diagnosis.averages import Balance, Copy, Findings, Leads
 from conqur.diagnosis.learning import DiagnosisConfig, learn
-from conqur.diagnosis.measures import NOISES, breaks, churn, gaps, greedy, share_interval
-from conqur.diagnosis.play import Episode, horizon, play, returns, worth
+from conqur.diagnosis.measures import NOISES, Breaks, Churn, Gaps, breaks, churn, gaps, greedy
+from conqur.diagnosis.play import Episode, Worth, horizon, play, returns, worth
 from conqur.diagnosis.satisfiable import satisfiable
+from conqur.diagnosis.values import Estimate, over_episodes, over_repetitions, share
 from conqur.environments.interface import Spec, Step, VectorEnvironment
 from conqur.exact import Consistency
 from conqur.pretrained.playing import arena
@@ -47,7 +49,6 @@ def test_breaks_are_counted_among_the_choices_made_so_far():
     assert found.after_levels.tolist() == [0.5, 0.5]
     assert found.of_levels.tolist() == [1.0, 0.0]
     assert (found.choices, found.share) == (4, 0.5)
-    assert found.interval == (0.0, 1.0)  # two levels only: wider than shares can be
 
 
 def test_churn_is_counted_from_head_to_head_and_from_the_checkpoint():
@@ -57,12 +58,58 @@ def test_churn_is_counted_from_head_to_head_and_from_the_checkpoint():
     assert found.mean == 0.375
 
 
-def test_intervals_of_shares():
+def test_estimates_over_repetitions_are_student_s():
     # mean 0.2, standard error 0.1 / √4, Student's quantile 3.18245 with 3 degrees of freedom
-    low, high = share_interval([0.1, 0.1, 0.3, 0.3])
     error = math.sqrt(0.04 / 3) / 2
-    assert (low, high) == pytest.approx((0.2 - 3.18245 * error, 0.2 + 3.18245 * error), abs=1e-5)
-    assert all(math.isnan(end) for end in share_interval([0.5]))
+    expected = (0.2 - 3.18245 * error, 0.2 + 3.18245 * error)
+    found = over_repetitions([0.1, 0.1, 0.3, math.nan, 0.3])  # one did not measure it
+    assert found.mean == pytest.approx(0.2)
+    assert found.interval == pytest.approx(expected, abs=1e-5)
+    assert share(Estimate(0.5, (-0.1, 1.1))).interval == (0.0, 1.0)
+    for values in ([0.5], []):
+        alone = over_repetitions(values)
+        assert all(math.isnan(end) for end in share(alone).interval)
+    assert math.isnan(over_repetitions([]).mean)
+    assert math.isnan(over_episodes([]).mean)
+    low, high = over_episodes([1.0, 2.0, 3.0, 4.0]).interval
+    assert 1 < low < 2.5 < high < 4
+
+
+def repetition(broken: float, scores: tuple[float, ...]) -> Findings:
+    can = satisfiable(line([-1, 0, 1]), np.array([0, 0, 1]), [INDIFFERENT])
+    levels = np.array([broken, 0.0])
+    return Findings(
+        Breaks(4, broken, levels, levels),
+        can,
+        Churn(levels, levels),
+        (1.0, 2.0 + broken),
+        Worth((2.0,), (1.0 + broken,), scores, 1),
+    )
+
+
+def test_copies_are_averaged_over_repetitions():
+    copy = Copy((repetition(0.25, (1.0, 3.0)), repetition(0.75, (4.0, 8.0))))
+    assert copy.choices == 8
+    assert copy.broken.mean == copy.kept.mean == 0.5
+    assert copy.churn.mean == 0.25
+    assert copy.curve(lambda found: found.labels).tolist() == [1.0, 2.5]
+    balance = copy.balance
+    assert (balance.earned.mean, balance.excess.mean, balance.score.mean) == (1.5, 0.5, 4.0)
+    # excesses 0.75 and 0.25: standard error 0.25, quantile 12.7062 with one degree of freedom
+    reach = 0.25 * 12.7062
+    assert balance.excess.interval == pytest.approx((0.5 - reach, 0.5 + reach), abs=1e-4)
+    assert (balance.episodes, balance.cut) == (4, 2)
+
+
+def test_gaps_of_repetitions_have_medians_in_their_own_units():
+    flips = np.tile([[0.0, 0.5]], (len(NOISES), 1))
+    one, two = Gaps(np.array([1.0, 2.0, 9.0]), 4.0, flips), Gaps(np.array([3.0]), 2.0, 1 - flips)
+    leads = Leads.repeated([one, two])
+    assert leads.median.mean == (2 / 4 + 3 / 2) / 2
+    assert leads.gaps.tolist() == [1, 2, 9, 3]
+    assert [found.mean for found in leads.flipped] == [0.5] * len(NOISES)
+    assert Leads.of_draws(one).flipped[0] == share(over_repetitions([0.0, 0.5]))
+    assert math.isnan(Leads.of_draws(one).median.interval[0])
 
 
 def test_contradictory_choices_bound_what_one_head_makes():
@@ -145,7 +192,7 @@ def test_gaps_are_leads_over_the_second_best():
     # Q-values 1, 0.5, −2; 0.25, 0.5, −0.5; −1, 0.5, 2.
     assert found.gaps.tolist() == [0.5, 0.25, 1.5]
     assert found.scale == pytest.approx((1 + 0.5 + 2) / 3)
-    assert found.quantiles[2] == 0.5
+    assert found.flipped.shape == (len(NOISES), 2)
 
 
 def test_noise_flips_as_many_decisions_as_theory_says():
@@ -154,17 +201,19 @@ def test_noise_flips_as_many_decisions_as_theory_says():
     draws = 300
     found = gaps(two, state, draws=draws, seed=3)
     unit, lead, length = math.sqrt(250 / 4), 7.0, math.sqrt(2 * (1 + 0.25))
-    for noise, flipped in zip(NOISES, found.flipped, strict=True):
+    flips = found.flipped.mean(axis=1)
+    for noise, flipped in zip(NOISES, flips, strict=True):
         expected = math.erfc(lead / (noise * unit * length) / math.sqrt(2)) / 2
         error = math.sqrt(expected * (1 - expected) / draws)
         assert abs(flipped - expected) <= 4 * error + 1e-12
-    assert found.flipped[0] == 0 < found.flipped[-1]
-    assert gaps(two, state, draws=draws, seed=3).flipped == found.flipped
-    assert gaps(two, state, draws=draws, seed=4).flipped != found.flipped
+    assert flips[0] == 0 < flips[-1]
+    assert (gaps(two, state, draws=draws, seed=3).flipped == found.flipped).all()
+    assert (gaps(two, state, draws=draws, seed=4).flipped != found.flipped).any()
 
 
 def test_returns_and_horizon():
-    assert returns(np.array([1.0, 0.0, 4.0]), 0.5).tolist() == [2.0, 2.0, 4.0]
+    assert returns(np.array([1.0, 0.0, 4.0]), 0.5, beyond=0.0).tolist() == [2.0, 2.0, 4.0]
+    assert returns(np.array([1.0, 0.0, 4.0]), 0.5, beyond=8.0).tolist() == [3.0, 4.0, 8.0]
     assert horizon(0.5) == 5  # 0.5⁵ = 0.031 is below 0.05, 0.5⁴ = 0.0625 is not
     assert horizon(0.0) == 1
     assert horizon(1.0) > 10**9
@@ -175,28 +224,49 @@ def test_worth_of_an_episode_that_ended():
     found = worth([ended], discount=0.5, clip_rewards=False)
     # Labels 1 + 0.5·2 and 3; returns 1 + 0.5·3 and 3.
     assert (found.promised, found.earned, found.excess) == (2.5, 2.75, -0.25)
-    assert (found.score, found.cut, found.episodes) == (4.0, 0, 1)
+    assert (found.score, found.cut, len(found.promises)) == (4.0, 0, 1)
     clipped = worth([ended], discount=0.5, clip_rewards=True)
     assert (clipped.promised, clipped.earned, clipped.score) == (1.5, 1.25, 4.0)
 
 
-def test_worth_counts_states_alike_and_leaves_out_those_near_a_cut():
+def test_worth_counts_states_alike_and_completes_returns_that_were_cut():
     ended = Episode(np.ones(1), np.array([0.0, 5.0]), True)
-    cut = Episode(np.ones(7), np.full(8, 4.0), False)
+    cut = Episode(np.ones(7), np.array([*[4.0] * 7, 6.0]), False)
     found = worth([ended, cut], discount=0.5, clip_rewards=False)
-    # Two states of the second count: labels 1 + 0.5·4; returns 2 − 2⁻⁶ and 2 − 2⁻⁵.
+    # Two states of the second count: labels 1 + 0.5·4; returns 2 − 2⁻⁶ and 2 − 2⁻⁵, and what the
+    # head expects after the cut, 6 · 2⁻⁷ and 6 · 2⁻⁶. The cut weighs 2⁻⁵ in the third at least.
+    returned = (2 - 2**-6 + 6 * 2**-7, 2 - 2**-5 + 6 * 2**-6)
     assert found.promised == pytest.approx((1 + 3 + 3) / 3)
-    assert found.earned == pytest.approx((1 + (2 - 2**-6) + (2 - 2**-5)) / 3)
+    assert found.earned == pytest.approx((1 + sum(returned)) / 3)
     assert found.excess == pytest.approx(found.promised - found.earned)
-    assert found.interval[0] <= found.excess <= found.interval[1]
-    assert (found.cut, found.episodes, found.scores) == (1, 2, (1.0, 7.0))
+    assert (found.cut, len(found.promises), found.scores) == (1, 2, (1.0, 7.0))
+    balance = Balance.of_episodes(found)
+    assert balance.excess.mean == pytest.approx(found.excess)
+    low, high = balance.excess.interval
+    assert low <= found.excess <= high
+
+
+def test_a_head_that_is_right_promises_no_more_than_it_earns_however_early_it_is_cut():
+    # A reward of 1 in every step is worth 1 / (1 − γ) forever.
+    discount = 0.9
+    true = np.full(61, 1 / (1 - discount))
+    found = worth([Episode(np.ones(60), true, False)] * 3, discount=discount, clip_rewards=False)
+    assert found.excess == pytest.approx(0, abs=1e-12)
+    # One that is 3 too high everywhere is seen to be so, but for what the cut hides. A label has
+    # γ·3 of it, and the return from t on of T steps has γ^(T − t)·3.
+    high = worth([Episode(np.ones(60), true + 3, False)], discount=discount, clip_rewards=False)
+    weights = [discount ** (60 - t) for t in range(60 - horizon(discount))]
+    assert high.excess == pytest.approx(3 * discount - 3 * np.mean(weights))
+    assert max(weights) <= diagnosis_play.CUT
 
 
 def test_worth_is_not_known_where_everything_is_cut():
     found = worth([Episode(np.ones(3), np.ones(4), False)] * 2, discount=0.99, clip_rewards=False)
-    assert found.episodes == 0
+    assert found.promises == found.earnings == ()
     assert all(math.isnan(v) for v in (found.promised, found.earned, found.excess))
     assert found.score == 3.0
+    assert not Balance.of_episodes(found).known
+    assert not Balance.repeated([found]).known
 
 
 class Countdown(VectorEnvironment):
@@ -242,8 +312,9 @@ def test_play_records_each_policy_s_own_episodes():
 
 
 def test_the_horizon_of_a_cut_is_the_one_in_the_page():
-    page = Path(diagnosis_page.__file__).with_name("diagnosis_page.html").read_text()
-    assert f"more than {100 * diagnosis_play.CUT:.0f} % of the return" in page
+    page = Path(diagnosis_page.__file__).with_name("diagnosis_worth.html").read_text()
+    assert f"more than {100 * diagnosis_play.CUT:.0f}&nbsp;% in a return" in page
+    assert f"at most {100 * diagnosis_play.CUT:.0f}&nbsp;% of what" in page
 
 
 @pytest.fixture(scope="module")
@@ -259,7 +330,7 @@ def learned():
         learning_rate=0.01,
         penalty_weight=5.0,
     )
-    return learn(network, arena([network]), config, clip_rewards=False)
+    return learn(network, arena([network]), config, seed=0, clip_rewards=False)
 
 
 def test_choices_are_the_greedy_ones_of_the_target_of_then(learned):
@@ -274,6 +345,10 @@ def test_choices_are_the_greedy_ones_of_the_target_of_then(learned):
 def test_both_copies_learn_from_the_same_batches_with_and_without_the_penalty(learned):
     plain, penalised = learned.plain, learned.penalised
     assert plain.labels[:2] == penalised.labels[:2]  # the same target and the same data
+    # Every step earns 1, and a choice follows unless the pole fell: 200 transitions in a level.
+    mine = learned.features[learned.level == 0]
+    best = np.max(mine @ plain.heads[0].weight + plain.heads[0].bias, axis=1)
+    assert plain.labels[0] == pytest.approx(1 + 0.99 * best.sum() / 200, rel=1e-5)
     first = learned.level < 2
     assert (plain.assigned[first] == penalised.assigned[first]).all()
     for before, after in pairwise(plain.heads):
@@ -290,13 +365,14 @@ def test_choices_that_end_episodes_are_left_out(learned):
     ("changes", "words"),
     [
         ({"levels": 1}, "levels must be a whole number of at least 2"),
-        ({"episodes": 1}, "episodes must be a whole number of at least 2"),
+        ({"episodes": 0}, "episodes must be a whole number of at least 1"),
+        ({"seeds": 0}, "seeds must be a whole number of at least 1"),
         ({"updates": 0}, "updates must be"),
         ({"penalty_weight": 0.0}, "penalty_weight must be a number above 0"),
         ({"learning_rate": math.nan}, "learning_rate must be"),
         ({"units": "volts"}, "units must be q or gap"),
         ({"discount": 1.5}, "discount must be"),
-        ({"seed": 2**31}, "seed must be below"),
+        ({"seed": 2**31 - 2}, "seed and all that follow must be below"),
     ],
 )
 def test_impossible_settings(changes, words):

@@ -169,6 +169,13 @@ def test_impossible_architectures_are_refused(changes, message):
         Architecture(**(good | changes))
 
 
+def test_a_perceptron_without_hidden_layers_is_linear():
+    regressor = initial_regressor(jax.random.key(0), Architecture("mlp", (2, 3), 4, ()))
+    x = jax.random.normal(jax.random.key(1), (5, 2, 3))
+    np.testing.assert_array_equal(regressor.embed(x), x.reshape(5, 6))
+    assert regressor.head.weight.shape == (6, 4)
+
+
 @pytest.mark.parametrize("side", [1, 7, 8, 20, 35])
 def test_images_that_are_too_small_are_refused(side):
     with pytest.raises(ValueError, match=r"shape \[\d+, 84, 4\] are too small for a nature body"):

@@ -5,6 +5,7 @@ from typing import Any
 from conqur.commands.demo import Demo
 from conqur.commands.diagnose import Diagnose
 from conqur.commands.evaluate import Evaluate
+from conqur.commands.network_files import Export, Import, Inspect
 from conqur.commands.play import Play
 from conqur.commands.train import Train
 from conqur.commands.tune import Tune
@@ -15,5 +16,8 @@ COMMANDS: dict[str, Any] = {
     "diagnose": Diagnose,
     "evaluate": Evaluate,
     "play": Play,
+    "inspect": Inspect,
+    "import": Import,
+    "export": Export,
     "demo": Demo,
 }

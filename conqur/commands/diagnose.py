@@ -4,10 +4,12 @@ import json
 import time
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import tyro
 
+from conqur.commands.network_files import one_network
+from conqur.commands.starting import is_code
 from conqur.commands.support import (
     Flag,
     UsageError,
@@ -16,10 +18,6 @@ from conqur.commands.support import (
     named_as_typed,
     option,
 )
-
-if TYPE_CHECKING:
-    from conqur.diagnosis import Diagnosis
-    from conqur.pretrained import Pretrained
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,11 @@ class Diagnose:
     how many of them the greedy policy breaks, how many one head could make together at most, how
     much decisions change from level to level, how little noise flips them, and whether the policy
     earns what the labels promise. A second copy learns from the same batches with the consistency
-    penalty, for comparison. The page has pictures of it all.
+    penalty, for comparison. All of it is repeated with other seeds, for intervals. The page has
+    pictures of it all.
+
+    Of the folder of a `conqur tune` run, the history is read instead (and left as it is): the
+    choices that its nodes are committed to, and what the best node makes of them.
 
     With d independent features any choices in up to d states hold together: have many more states
     than features (--levels times --transitions).
@@ -39,10 +41,11 @@ class Diagnose:
     Examples:
       conqur diagnose runs/MinAtar-Breakout-dqn/networks/weight-0-seed-0.safetensors
       conqur diagnose pong.safetensors --learning-rate 0.1 --units gap --json
+      conqur diagnose runs/tune-MinAtar-Breakout
     """
 
     checkpoint: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="CHECKPOINT")]
-    """A network file, or the folder of a run with one network."""
+    """A network file, the folder of a run with one network, or that of a tuning run."""
     env: Annotated[str | None, option("ID", "what the network was trained on")] = None
     """The environment, by a name that `conqur train` takes."""
     levels: int = 10
@@ -63,10 +66,12 @@ class Diagnose:
     """What a reward is worth one step later."""
     epsilon: float = 0.01
     """Exploration while collecting."""
-    episodes: int = 64
-    """That each head plays, to see what it earns."""
+    episodes: int = 32
+    """That each head plays, to see what it earns, in each repetition."""
     num_envs: int = 16
     """Environments stepped together."""
+    seeds: int = 3
+    """How often all of it is repeated, each time with the next seed."""
     seed: int = 0
     """Of everything random."""
     output: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("conqur-diagnosis.html")
@@ -76,57 +81,83 @@ class Diagnose:
 
     def run(self, command: str) -> None:
         """Measure, write the page, and say what was found."""
+        from conqur._files import replacing
+        from conqur.diagnosis import is_tune_run
+
         check_writable("--output", self.output)
         started = time.monotonic()
         with named_as_typed(OPTIONS):
-            found = self._diagnosed()
-        self._write(found, command)
+            told = self._of_run(command) if is_tune_run(self.checkpoint) else self._told(command)
+        with replacing(self.output) as file:
+            file.write(told.page.encode())
         if self.json:
-            from conqur.diagnosis.words import summary
-
-            page = {"page": str(self.output), "summary": summary(found)}
-            print(json.dumps(found.to_json() | page))
+            print(json.dumps(told.values | {"page": str(self.output), "summary": told.summary}))
             return
-        print(_words(found))
+        print(f"{told.headline}.\n\n{told.summary}\n")
         print(f"Took {time.monotonic() - started:.0f} s. Page: {self.output.resolve()}")
 
-    def _diagnosed(self) -> "Diagnosis":
-        from conqur.diagnosis import diagnose
-        from conqur.diagnosis.learning import DiagnosisConfig
+    def _told(self, command: str) -> "_Told":
+        """Of a network."""
+        from conqur.diagnosis import DiagnosisConfig, diagnose
+        from conqur.diagnosis.words import headline, summary
+        from conqur.report.diagnosis_page import render
 
         names = {field.name for field in fields(DiagnosisConfig)}
         given = {name: value for name, value in vars(self).items() if name in names}
         config = DiagnosisConfig(**given)
-        network = self._network()
+        network = one_network(self.checkpoint, self.env)[1]
         with announcer() as announce:
-            return diagnose(network, config, environment=self.env, announce=announce)
+            found = diagnose(network, config, environment=self.env, announce=announce)
+        return _Told(found.to_json(), headline(found), summary(found), render(found, command))
 
-    def _network(self) -> "Pretrained":
-        from conqur.pretrained import find_networks, load
+    def _of_run(self, command: str) -> "_Told":
+        """Of a tuning run."""
+        from conqur import _checks
+        from conqur.diagnosis import diagnose_run, read_run
+        from conqur.diagnosis.run_words import run_headline, run_summary
+        from conqur.report.history_page import render_run
 
-        found = find_networks(self.checkpoint)
-        if len(found) > 1:
+        _checks.count("episodes", self.episodes)
+        _checks.count("seed", self.seed, at_least=0)
+        for field in fields(self):
+            if field.name in LEARNING and getattr(self, field.name) != field.default:
+                raise UsageError(
+                    f"leave out {OPTIONS[field.name]}: {self.checkpoint} is a tuning run, whose "
+                    "history is read; nothing is learned"
+                )
+        run = read_run(self.checkpoint)
+        if self.env is None and is_code(run.config.environment):
             raise UsageError(
-                f"{self.checkpoint} holds {len(found)} networks; name one of them, such as "
-                f"{found[0]}"
+                f"the run is of {run.config.environment!r}, which is code to be loaded: if you "
+                "trust it, name it with --env"
             )
-        return load(found[0])
+        with announcer() as announce:
+            found = diagnose_run(
+                run,
+                environment=self.env,
+                episodes=self.episodes,
+                seed=self.seed,
+                announce=announce,
+            )
+        page = render_run(found, command)
+        return _Told(found.to_json(), run_headline(found), run_summary(found), page)
 
-    def _write(self, found: "Diagnosis", command: str) -> None:
-        from conqur._files import replacing
-        from conqur.report.diagnosis_page import render
 
-        with replacing(self.output) as file:
-            file.write(render(found, command).encode())
+class _Told(NamedTuple):
+    """What was found, in all the ways it is told."""
+
+    values: dict[str, Any]
+    headline: str
+    summary: str
+    page: str
 
 
+LEARNING = (
+    *("levels", "transitions", "updates", "target_every", "learning_rate", "units"),
+    *("penalty_weight", "discount", "epsilon", "num_envs", "seeds"),
+)
+"""Settings of learning that is continued."""
 OPTIONS: dict[str, Any] = {
     field.name: "--" + field.name.replace("_", "-") for field in fields(Diagnose)
 } | {"checkpoint": "CHECKPOINT"}
 """What is typed for a setting."""
-
-
-def _words(found: "Diagnosis") -> str:
-    from conqur.diagnosis.words import headline, summary
-
-    return f"{headline(found)}.\n\n{summary(found)}\n"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from conqur.commands.network_files import one_network
 from conqur.commands.starting import free_folder, is_code, other_folder
 from conqur.commands.support import Flag, UsageError, as_typed, named_as_typed, option, say, warn
 from conqur.commands.train import Train
@@ -58,7 +59,9 @@ class Tune:
     network computes once per state. Each has its own action assignments behind its labels, and is
     kept to them by the consistency penalty; the best are expanded, others are come back to. At the
     end nodes play against the checkpoint on common fresh starts, and networks/best.safetensors in
-    the run's folder is the best one, or the checkpoint itself if none is better beyond chance.
+    the run's folder is the best one, or the checkpoint itself if none is better beyond chance. A
+    network of another tool is also written back in its format: networks/best.zip for
+    Stable-Baselines3.
 
     What no option says is as in --preset. A run that was stopped or killed goes on with
     `conqur tune --resume --run-dir DIR`. Ctrl-C and SIGTERM save first.
@@ -68,6 +71,7 @@ class Tune:
     Examples:
       conqur tune
       conqur tune runs/MinAtar-Breakout-dqn/networks/weight-0-seed-0.safetensors
+      conqur tune CartPole-v1.zip --env CartPole-v1
       conqur tune NETWORK --preset paper-16 --penalty-weight 1
       conqur tune NETWORK --preset paper-16 --search independent --penalty-weight 0
       conqur tune --env CartPole-v1 --whole-network --preset paper-8
@@ -76,7 +80,7 @@ class Tune:
     checkpoint: Annotated[
         tyro.conf.Positional[Path | None], option("CHECKPOINT", "a small network, trained first")
     ] = None
-    """The network to tune: a file that `conqur train` wrote."""
+    """The network to tune, in any format that `conqur inspect --help` names."""
     env: Annotated[str | None, option("ID", "what the network was trained on")] = None
     """The environment, or a data set (.npz, .safetensors, minari:NAME)."""
     preset: Annotated[
@@ -182,9 +186,10 @@ class Tune:
     def _start(self, command: str) -> tuple[Path, "Found"]:
         from conqur.pretrained import to_bytes
         from conqur.runs import RunDirectory
+        from conqur.tuning_run import keep_original
 
         with named_as_typed(OPTIONS):
-            network = self._network()
+            original, network = self._network()
             config = self._config(network)
         with _tuning(config, network) as tuning:  # before anything is written: it may refuse
             free, before = free_folder(f"tune-{config.environment}")
@@ -201,6 +206,8 @@ class Tune:
                         say(other_folder("tune", before, folder))
                     say(_header(config, f"preset {self.preset or 'quick'}", folder))
                 run.write_network("checkpoint.safetensors", to_bytes(network))
+                if original is not None and network.format != "conqur":
+                    keep_original(run, original)
                 return folder, self._search(tuning, run, None)
 
     def _go_on(self, command: str) -> tuple[Path, "Found"]:
@@ -246,25 +253,19 @@ class Tune:
                 save_every=self.save_every,
             )
 
-    def _network(self) -> "Pretrained":
-        from conqur.pretrained import find_networks, load
+    def _network(self) -> "tuple[Path | None, Pretrained]":
+        """The network, and the file it comes from."""
         from conqur.tuning import fresh_network
 
         if self.checkpoint is None and self.env is None and not self.whole_network:
-            return load(find_networks(_first_network())[0])
+            return one_network(_first_network(), None)
         if self.checkpoint is None:
             if not (self.whole_network and self.env):
                 raise UsageError(
                     "name a CHECKPOINT to tune, or --whole-network and --env to start from scratch"
                 )
-            return fresh_network(self.env, self.seed or 0)
-        found = find_networks(self.checkpoint)
-        if len(found) > 1:
-            raise UsageError(
-                f"{self.checkpoint} holds {len(found)} networks; name one of them, such as "
-                f"{found[0]}"
-            )
-        return load(found[0])
+            return None, fresh_network(self.env, self.seed or 0)
+        return one_network(self.checkpoint, self.env)
 
     def _given(self) -> dict[str, Any]:
         """The settings that were given."""
@@ -300,7 +301,9 @@ class Tune:
             )
             return
         print(_verdict(found.summary), file=out)
-        print(f"Network: {folder / 'networks' / 'best.safetensors'}", file=out)
+        for name in ("best.safetensors", found.summary["written_back"]):
+            if name is not None:
+                print(f"Network: {folder / 'networks' / name}", file=out)
 
 
 def _first_network() -> Path:

@@ -5,7 +5,6 @@ linear in them, so that for each number there is either an exact answer or a bou
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from conqur.regressor import Dense
-from conqur.statistics import student_interval
 
-Interval = tuple[float, float]
 NOISES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 """Standard deviations of noise on a head, in units of the root mean square of its weights."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -28,14 +25,12 @@ class Breaks:
     Attributes:
         choices: S, how many there are.
         share: of all choices that the last head's greedy policy breaks.
-        interval: of the mean over the levels' batches.
         after_levels: of the choices so far, after each level by the head of then, [K].
         of_levels: of each level's own choices, by the last head, [K].
     """
 
     choices: int
     share: float
-    interval: Interval
     after_levels: Float[np.ndarray, " K"]
     of_levels: Float[np.ndarray, " K"]
 
@@ -47,14 +42,15 @@ class Churn:
     Attributes:
         between: the share that each level changed, [K].
         since_start: the share that is not the checkpoint's, after each level, [K].
-        mean: of `between`.
-        interval: of that mean, over levels.
     """
 
     between: Float[np.ndarray, " K"]
     since_start: Float[np.ndarray, " K"]
-    mean: float
-    interval: Interval
+
+    @property
+    def mean(self) -> float:
+        """The share that a level changed, mean over levels."""
+        return float(self.between.mean())
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,16 +60,13 @@ class Gaps:
     Attributes:
         gaps: the best action's lead over the second best, [S].
         scale: the mean size of the best action's value.
-        noises: standard deviations of noise on the head, as `NOISES`.
-        flipped: the share of decisions that noise changes, mean over draws, one for each size.
-        intervals: of these means.
+        flipped: the share of decisions that noise changes, for each size in `NOISES` and each of D
+            draws.
     """
 
     gaps: Float[np.ndarray, " S"]
     scale: float
-    noises: tuple[float, ...]
-    flipped: tuple[float, ...]
-    intervals: tuple[Interval, ...]
+    flipped: Float[np.ndarray, "Z D"]
 
     @property
     def quantiles(self) -> tuple[float, ...]:
@@ -83,7 +76,7 @@ class Gaps:
 
 def greedy(head: Dense, features: Float[np.ndarray, "S F"]) -> Int[np.ndarray, " S"]:
     """The greedy actions of a head; of equals, the first."""
-    return np.asarray(jnp.argmax(_predicted(head, features), axis=-1))
+    return np.asarray(jnp.argmax(predicted(head, features), axis=-1))
 
 
 def breaks(
@@ -100,14 +93,14 @@ def breaks(
     broken = actions != assigned
     after = np.array([broken[k + 1, level <= k].mean() for k in levels])
     of = np.array([broken[-1, level == k].mean() for k in levels])
-    return Breaks(len(assigned), float(broken[-1].mean()), share_interval(of), after, of)
+    return Breaks(len(assigned), float(broken[-1].mean()), after, of)
 
 
 def churn(actions: Int[np.ndarray, "H S"]) -> Churn:
     """How much greedy actions change from head to head, see `breaks`."""
     between = (actions[1:] != actions[:-1]).mean(axis=1)
     since = (actions[1:] != actions[0]).mean(axis=1)
-    return Churn(between, since, float(between.mean()), share_interval(between))
+    return Churn(between, since)
 
 
 def gaps(head: Dense, features: Float[np.ndarray, "S F"], *, draws: int, seed: int) -> Gaps:
@@ -119,7 +112,7 @@ def gaps(head: Dense, features: Float[np.ndarray, "S F"], *, draws: int, seed: i
         draws: of noise, for each size.
         seed: of the noise.
     """
-    q_values = np.sort(np.asarray(_predicted(head, features)), axis=-1)
+    q_values = np.sort(np.asarray(predicted(head, features)), axis=-1)
     before = greedy(head, features)
     unit = float(np.sqrt(np.mean(np.square(head.weight))))
     rng = np.random.default_rng(seed)
@@ -136,18 +129,11 @@ def gaps(head: Dense, features: Float[np.ndarray, "S F"], *, draws: int, seed: i
     return Gaps(
         gaps=(q_values[:, -1] - q_values[:, -min(2, q_values.shape[1])]).astype(np.float64),
         scale=float(np.abs(q_values[:, -1]).mean()),
-        noises=NOISES,
-        flipped=tuple(float(share) for share in shares.mean(axis=1)),
-        intervals=tuple(share_interval(row) for row in shares),
+        flipped=shares,
     )
 
 
-def share_interval(shares: Any) -> Interval:
-    """Student's interval of a mean of shares, within 0 and 1."""
-    low, high = student_interval(shares)
-    return max(0.0, low) if low == low else low, min(1.0, high) if high == high else high
-
-
 @jax.jit
-def _predicted(head: Dense, features: Array) -> Float[Array, "S A"]:
+def predicted(head: Dense, features: Array) -> Float[Array, "S A"]:
+    """The Q-values of a head."""
     return head(features)

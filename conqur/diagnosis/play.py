@@ -11,10 +11,9 @@ from jaxtyping import Bool, Float
 
 from conqur.environments.interface import VectorEnvironment
 from conqur.evaluation import act, checked_actions, episode_seeds
-from conqur.statistics import bootstrap_interval
 
 CUT = 0.05
-"""States count whose return lacks at most this share of what would follow a cut."""
+"""The most that what follows a cut may weigh in a return."""
 MOST_STEPS = 2_000
 """Of an episode; then it is cut."""
 
@@ -24,29 +23,44 @@ REPORT_EVERY = 250
 
 @dataclass(frozen=True, eq=False)
 class Worth:
-    """What one head promises and earns, means over the states it visits.
+    """What one head promises and earns in the states it visits.
+
+    Where an episode was cut, what would have followed is taken to be worth what the head says it
+    is. That hides overestimation there, so states where it would weigh more than `CUT` are left
+    out; in the others at most that share of it is hidden.
 
     Attributes:
-        promised: the Q-labels r + γ max Q(s', ·) that the head gives in the states it visits.
-        earned: the discounted rewards that it went on to get from there.
-        excess: `promised` − `earned`; NaN, as both, if no state can be counted.
-        interval: of the excess, over episodes.
-        score: undiscounted and unclipped, over all episodes.
-        score_interval: of the score.
-        episodes: those with states that count.
+        promises: the Q-labels r + γ max Q(s', ·) that the head gives: each episode's part in
+            their mean over states, so that the mean of the parts is that mean.
+        earnings: the same of the discounted rewards that it went on to get from there.
+        scores: undiscounted and unclipped, of each episode; the same starts for all heads.
         cut: episodes that were cut, by a time limit or after `MOST_STEPS`.
-        scores: of each episode; the same starts for all heads.
     """
 
-    promised: float
-    earned: float
-    excess: float
-    interval: tuple[float, float]
-    score: float
-    score_interval: tuple[float, float]
-    episodes: int
-    cut: int
+    promises: tuple[float, ...]
+    earnings: tuple[float, ...]
     scores: tuple[float, ...]
+    cut: int
+
+    @property
+    def promised(self) -> float:
+        """The mean label; NaN if no state can be counted."""
+        return _mean(self.promises)
+
+    @property
+    def earned(self) -> float:
+        """The mean return; NaN if no state can be counted."""
+        return _mean(self.earnings)
+
+    @property
+    def excess(self) -> float:
+        """`promised` − `earned`."""
+        return self.promised - self.earned
+
+    @property
+    def score(self) -> float:
+        """The mean score."""
+        return _mean(self.scores)
 
 
 class Record(NamedTuple):
@@ -118,27 +132,22 @@ def worth(episodes: list[Episode], *, discount: float, clip_rewards: bool) -> Wo
         following = one.best[1:].copy()
         following[-1] *= not one.ended
         labels = rewards + discount * following
-        found = returns(rewards, discount)
+        found = returns(rewards, discount, beyond=following[-1])
         sums.append((labels[:usable].sum(), found[:usable].sum(), usable))
     promised, earned, states = np.array([each for each in sums if each[2]]).reshape(-1, 3).T
-    scores = tuple(float(one.rewards.sum()) for one in episodes)
-    excess = _each(promised - earned, states)
     return Worth(
-        promised=_mean(_each(promised, states)),
-        earned=_mean(_each(earned, states)),
-        excess=_mean(excess),
-        interval=bootstrap_interval(excess) if len(excess) else (math.nan, math.nan),
-        score=_mean(scores),
-        score_interval=bootstrap_interval(scores),
-        episodes=len(states),
+        promises=_parts(promised, states),
+        earnings=_parts(earned, states),
+        scores=tuple(float(one.rewards.sum()) for one in episodes),
         cut=sum(not one.ended for one in episodes),
-        scores=scores,
     )
 
 
-def returns(rewards: Float[np.ndarray, " T"], discount: float) -> Float[np.ndarray, " T"]:
-    """The discounted return from every step on."""
-    found = np.zeros(len(rewards) + 1)
+def returns(
+    rewards: Float[np.ndarray, " T"], discount: float, *, beyond: float
+) -> Float[np.ndarray, " T"]:
+    """The discounted return from every step on; `beyond` is what follows the last reward."""
+    found = np.append(np.zeros(len(rewards)), beyond)
     for t in reversed(range(len(rewards))):
         found[t] = rewards[t] + discount * found[t + 1]
     return found[:-1]
@@ -186,17 +195,15 @@ def _recorded(
     return Record(rewards.astype(np.float64), terminal, over, np.stack(best))
 
 
-def _each(
-    sums: Float[np.ndarray, " E"], states: Float[np.ndarray, " E"]
-) -> Float[np.ndarray, " E"]:
+def _parts(sums: Float[np.ndarray, " E"], states: Float[np.ndarray, " E"]) -> tuple[float, ...]:
     """Each episode's part in a mean over states, Σ sums / Σ states: their mean is that mean.
 
     They spread as much as the ratio varies with the episodes that are drawn.
     """
     if not len(states):
-        return sums
+        return ()
     ratio = sums.sum() / states.sum()
-    return ratio + (sums - ratio * states) / states.mean()
+    return tuple((ratio + (sums - ratio * states) / states.mean()).tolist())
 
 
 def _mean(values: Any) -> float:

@@ -1,11 +1,13 @@
 """What a diagnosis found, in plain words."""
 
+from collections.abc import Sequence
 from math import isfinite
 
+from conqur.diagnosis.averages import Balance, Copy
 from conqur.diagnosis.diagnosing import Diagnosis
-from conqur.diagnosis.measures import Breaks
-from conqur.diagnosis.play import Worth
+from conqur.diagnosis.measures import NOISES
 from conqur.diagnosis.satisfiable import Satisfiable
+from conqur.diagnosis.values import Estimate, Interval
 from conqur.exact import Consistency
 
 LEAST_SAID = 5e-4
@@ -22,7 +24,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def percent_range(interval: tuple[float, float]) -> str:
+def percent_range(interval: Interval) -> str:
     """An interval of shares; a dash if it is not known."""
     low, high = interval
     if not isfinite(low):
@@ -30,32 +32,50 @@ def percent_range(interval: tuple[float, float]) -> str:
     return f"{fixed(100 * low, 1)} to {fixed(100 * high, 1)} %"
 
 
+def with_interval(found: Estimate) -> str:
+    """A share and its interval, if there is one."""
+    if not isfinite(found.interval[0]):
+        return percent(found.mean)
+    return f"{percent(found.mean)} ({percent_range(found.interval)})"
+
+
 def headline(diagnosis: Diagnosis) -> str:
     """The answer in one sentence."""
-    found = diagnosis.plain.satisfiable
-    if found.union is Consistency.CONSISTENT:
-        return "One head could make all choices behind its labels"
-    if found.union is Consistency.UNDECIDED:
-        return "Whether one head could make all choices behind its labels is open"
-    if 1 - found.bound < LEAST_SAID:
-        return "The choices behind its labels cannot all hold together"
-    lost = percent(1 - found.bound)
-    return f"At least {lost} of the choices behind its labels cannot hold together"
+    found = [each.satisfiable for each in diagnosis.plain.findings]
+    return together(found, "the choices behind its labels")
+
+
+def together(found: Sequence[Satisfiable], choices: str) -> str:
+    """Whether one head makes all choices, in one sentence that is true of all that was found."""
+    unions = [each.union for each in found]
+    if all(union is Consistency.CONSISTENT for union in unions):
+        return f"One head could make all {choices.removeprefix('the ')}"
+    impossible = sum(union is Consistency.INCONSISTENT for union in unions)
+    if not impossible:
+        return f"Whether one head could make all {choices.removeprefix('the ')} is open"
+    if impossible < len(unions):
+        return f"In {impossible} of {len(unions)} repetitions {choices} cannot all hold together"
+    lost = min(1 - each.bound for each in found)
+    if lost < LEAST_SAID:
+        return f"{choices[0].upper()}{choices[1:]} cannot all hold together"
+    least = "At least" if len(found) == 1 else "In every repetition at least"
+    return f"{least} {percent(lost)} of {choices} cannot hold together"
 
 
 def summary(diagnosis: Diagnosis) -> str:
     """What was found, in one paragraph."""
-    plain, penalised = diagnosis.plain, diagnosis.penalised
-    noise, config = diagnosis.checkpoint_gaps, diagnosis.config
-    flipped = percent(noise.flipped[noise.noises.index(0.01)])
+    plain, penalised, config = diagnosis.plain, diagnosis.penalised, diagnosis.config
+    flipped = diagnosis.leads.flipped[NOISES.index(0.01)].mean
+    first = plain.findings[0].satisfiable
+    times = f"{config.seeds} repetitions of " if config.seeds > 1 else ""
     return (
-        f"Of {plain.breaks.choices:,} choices behind its labels in {config.levels} levels of "
-        f"Q-learning, the greedy policy that came of them breaks {_share(plain.breaks)}. "
-        f"{_kept(plain.satisfiable)} With the consistency penalty (λ = "
-        f"{config.penalty_weight:g}) it breaks {_share(penalised.breaks)} of its own. "
-        f"A level changes {percent(plain.churn.mean)} of all decisions; noise of 1 % on the last "
-        f"layer would change {flipped}. {_earned(plain.worth, penalised.worth)}"
-        f"{'' if plain.satisfiable.telling else ' ' + too_few(plain.satisfiable)}"
+        f"Of {plain.choices:,} choices behind its labels in {times}{config.levels} levels of "
+        f"Q-learning, the greedy policy that came of them breaks {with_interval(plain.broken)}. "
+        f"{_kept(plain)} With the consistency penalty (λ = {config.penalty_weight:g}) it breaks "
+        f"{with_interval(penalised.broken)} of its own. A level changes "
+        f"{percent(plain.churn.mean)} of all decisions; noise of 1 % on the last layer would "
+        f"change {percent(flipped)}. {_earned(plain.balance, penalised.balance)}"
+        f"{'' if first.telling else ' ' + too_few(first)}"
     )
 
 
@@ -64,7 +84,7 @@ def too_few(found: Satisfiable) -> str:
     return (
         f"Too few states to tell: there are {found.distinct:,} different ones for {found.rank} "
         f"independent features, and any choices in up to {found.rank} such states hold together. "
-        "Give more --levels or --transitions, for at least ten states a feature."
+        "It takes more levels or transitions, for at least ten states a feature."
     )
 
 
@@ -91,26 +111,29 @@ def proofs(found: Satisfiable) -> str:
     return one + outcomes[found.resolved]
 
 
-def _share(found: Breaks) -> str:
-    return f"{percent(found.share)} ({percent_range(found.interval)})"
-
-
-def _kept(found: Satisfiable) -> str:
-    if found.union is Consistency.CONSISTENT:
+def kept(unions: Sequence[Consistency], found: float, bound: float) -> str:
+    """How many choices a head could keep, in one sentence; shares are means of repetitions."""
+    if all(union is Consistency.CONSISTENT for union in unions):
         return "One head could keep all of them."
-    kept = f"the best head that was found keeps {percent(found.found)}"
-    if 1 - found.bound >= LEAST_SAID:
-        return f"No head keeps more than {percent(found.bound)}; {kept}."
-    if found.union is Consistency.INCONSISTENT:
-        return f"No head keeps all of them, but no bound better than 100 % was found; {kept}."
-    return f"Whether a head could keep all of them is open; {kept}."
+    best = f"the best head that was found keeps {percent(found)}"
+    if 1 - bound >= LEAST_SAID:
+        average = "On average over repetitions no" if len(unions) > 1 else "No"
+        return f"{average} head keeps more than {percent(bound)}; {best}."
+    if all(union is Consistency.INCONSISTENT for union in unions):
+        return f"No head keeps all of them, but no bound better than 100 % was found; {best}."
+    return f"Whether a head could keep all of them is open; {best}."
 
 
-def _earned(plain: Worth, penalised: Worth) -> str:
-    if not (plain.episodes and penalised.episodes):
+def _kept(copy: Copy) -> str:
+    unions = [each.satisfiable.union for each in copy.findings]
+    return kept(unions, copy.found.mean, copy.bound.mean)
+
+
+def _earned(plain: Balance, penalised: Balance) -> str:
+    if not (plain.known and penalised.known):
         return "Episodes were cut too early to tell what is earned of what labels promise."
     return (
-        f"Its labels promise {fixed(plain.promised)} where the policy earns "
-        f"{fixed(plain.earned)}; with the penalty, {fixed(penalised.promised)} where it earns "
-        f"{fixed(penalised.earned)}."
+        f"Its labels promise {fixed(plain.promised.mean)} where the policy earns "
+        f"{fixed(plain.earned.mean)}; with the penalty, {fixed(penalised.promised.mean)} where it "
+        f"earns {fixed(penalised.earned.mean)}."
     )

@@ -1,5 +1,24 @@
 """Trained networks in files."""
 
-from conqur.pretrained.native import Pretrained, find_networks, load, to_bytes, together
+from conqur.pretrained.loading import (
+    described,
+    find_networks,
+    load,
+    local_file,
+    write_like,
+    written_suffix,
+)
+from conqur.pretrained.native import to_bytes, together
+from conqur.pretrained.network import Pretrained
 
-__all__ = ["Pretrained", "find_networks", "load", "to_bytes", "together"]
+__all__ = [
+    "Pretrained",
+    "described",
+    "find_networks",
+    "load",
+    "local_file",
+    "to_bytes",
+    "together",
+    "write_like",
+    "written_suffix",
+]

@@ -4,7 +4,7 @@ import json
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,33 +17,19 @@ import safetensors.numpy
 from jax.tree_util import keystr
 from jaxtyping import Array, Float
 
+from conqur.pretrained.format import Content, Format
+from conqur.pretrained.network import Pretrained
 from conqur.regressor import Architecture, Regressor, initial_regressor
 from conqur.runs import flatten, unflatten
 
 MOST_WEIGHTS = 2**29
 """Networks with more are not believed in."""
 
+MOST_HEADER = 10**8
+"""Bytes; the format itself has no longer ones."""
+
 _NOT_OURS = (ValueError, TypeError, KeyError, OverflowError, RecursionError, AttributeError)
 """What other people's files lead to."""
-
-
-@dataclass(frozen=True, eq=False)
-class Pretrained:
-    """A network and what is known about it.
-
-    Attributes:
-        regressor: the network.
-        architecture: what it is made of.
-        environment: the name of what it was trained on.
-        preprocessing: how Atari pictures were made for it; "" for other environments.
-        origin: everything else its file says, such as "seed" and "penalty_weight".
-    """
-
-    regressor: Regressor
-    architecture: Architecture
-    environment: str
-    preprocessing: str
-    origin: dict[str, Any]
 
 
 def to_bytes(network: Pretrained) -> bytes:
@@ -58,13 +44,35 @@ def to_bytes(network: Pretrained) -> bytes:
     return safetensors.numpy.save(flatten(network.regressor), metadata=header)
 
 
-def load(path: str | Path) -> Pretrained:
-    """Read a network that `conqur train` wrote.
+class Native(Format):
+    """conqur's own files."""
+
+    name = "conqur"
+    writes = ".safetensors"
+
+    def recognises(self, content: Content) -> bool:
+        """Whether it is a safetensors file that speaks of conqur."""
+        length = int.from_bytes(content.start[:8], "little")
+        if content.start[8:9] != b"{" or length > MOST_HEADER:
+            return False
+        with content.path.open("rb") as file:
+            return b'"conqur"' in file.read(8 + length)
+
+    def read(self, content: Content) -> Pretrained:
+        """The network."""
+        return read_native(content.path)
+
+    def write(self, content: Content, regressor: Regressor) -> bytes:
+        """The file with another network."""
+        return to_bytes(replace(read_native(content.path), regressor=regressor))
+
+
+def read_native(path: Path) -> Pretrained:
+    """Read a network that conqur wrote.
 
     Args:
         path: the file.
     """
-    path = Path(path)
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
             raise OSError("it is no regular file")
@@ -75,7 +83,8 @@ def load(path: str | Path) -> Pretrained:
             _check_size(template)
             stored = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
             _check_shapes(template, {name: tuple(s.get_shape()) for name, s in stored.items()})
-            arrays = {name: np.asarray(file.get_tensor(name)) for name in stored}
+            # Those that come with the package are kept in half the precision.
+            arrays = {name: _single(np.asarray(file.get_tensor(name))) for name in stored}
         regressor = unflatten(template, arrays)
         network = Pretrained(
             regressor,
@@ -112,26 +121,6 @@ def together(networks: Sequence[Pretrained]) -> Together:
     return Together(stacked)
 
 
-def find_networks(path: str | Path) -> list[Path]:
-    """The network files that a path stands for: the file itself, or those of a run.
-
-    Args:
-        path: a file, a run directory or a folder of network files.
-    """
-    path = Path(path)
-    if path.is_dir():
-        folder = path / "networks" if (path / "networks").is_dir() else path
-        found = sorted(folder.glob("*.safetensors"))
-        if not found:
-            raise ValueError(f"{path} holds no networks (yet)")
-        return found
-    if not path.exists():
-        raise ValueError(f"there is no file or run {path}")
-    if not path.is_file():  # a pipe would be waited for
-        raise ValueError(f"{path} is no regular file")
-    return [path]
-
-
 def _about(metadata: dict[str, str] | None) -> dict[str, Any]:
     """What the header says, with all that has to be there."""
     if "conqur" not in (metadata or {}):
@@ -156,6 +145,10 @@ def _architecture(values: dict[str, Any]) -> Architecture:
     if len(sizes) > 50 or max(sizes) > 100_000:
         raise ValueError("its architecture is too large to be true")
     return Architecture(values["body"], tuple(shape), actions, tuple(hidden))
+
+
+def _single(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
 def _check_size(template: Regressor) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from conqur.environments import VectorEnvironment, make
 from conqur.environments.data import is_data
-from conqur.pretrained.native import Pretrained
+from conqur.pretrained.network import Pretrained
 
 if TYPE_CHECKING:
     from conqur.environments.atari import Preprocessing
@@ -95,6 +95,10 @@ def arena(
                 f"the network was trained on {name}, which is code to be loaded: if you trust it, "
                 "name it with --env"
             )
+    if not name:
+        raise ValueError(
+            "the network's file does not say what it was trained on: name it with --env"
+        )
     if is_data(name):
         raise ValueError(f"{name} is a data set: name the environment to play in with --env")
     from conqur.environments.atari import atari_game

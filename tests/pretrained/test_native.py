@@ -13,7 +13,8 @@ import safetensors.numpy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conqur.pretrained import Pretrained, find_networks, load, to_bytes, together
+from conqur.pretrained import Pretrained, find_networks, to_bytes, together
+from conqur.pretrained.native import read_native as load
 from conqur.regressor import Architecture, initial_regressor
 from conqur.runs import flatten
 

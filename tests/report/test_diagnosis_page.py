@@ -1,100 +1,79 @@
 """The page of a diagnosis: well-formed, self-contained, and true to the measurements."""
 
-import math
-import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from diagnosed import CAN, FLIPS, text
 
-from conqur.diagnosis import Diagnosis, Findings
+from conqur.diagnosis import Diagnosis
+from conqur.diagnosis.averages import Findings
+from conqur.diagnosis.diagnosing import Repetition
 from conqur.diagnosis.learning import DiagnosisConfig
-from conqur.diagnosis.measures import NOISES, Breaks, Churn, Gaps
+from conqur.diagnosis.measures import Breaks, Churn, Gaps
 from conqur.diagnosis.play import Worth
 from conqur.diagnosis.satisfiable import Satisfiable
 from conqur.diagnosis.words import headline, proofs, summary
 from conqur.exact import Consistency
 from conqur.report.diagnosis_page import render
-from conqur.statistics import Difference
 
 INCONSISTENT, CONSISTENT = Consistency.INCONSISTENT, Consistency.CONSISTENT
-CAN = Satisfiable(800, 40, 12, 0.875, 0.9375, INCONSISTENT, 0.0, 1.5e-9)
-WORTH = Worth(5.5, 3.25, 2.25, (1.5, 3.0), 17.0, (12.0, 22.0), 4, 1, (10.0, 24.0))
-GAPS = Gaps(
-    np.linspace(0.0, 1.0, 101),
-    2.0,
-    NOISES,
-    (0.0, 0.01, 0.125, 0.5, 0.625),
-    ((0.0, 0.0), (0.0, 0.02), (0.1, 0.15), (0.4, 0.6), (0.5, 0.75)),
-)
 
 
-def findings(share: float, can: Satisfiable = CAN) -> Findings:
+def worth(promised: float, earned: float, score: float) -> Worth:
+    return Worth((promised,) * 2, (earned,) * 2, (score - 4, score + 4), 1)
+
+
+def findings(share: float, score: float, can: Satisfiable = CAN) -> Findings:
     levels = np.array([share / 2, share])
     return Findings(
-        Breaks(1234, share, (share / 2, 2 * share), levels, levels),
+        Breaks(617, share, levels, levels),
         can,
-        Churn(levels, levels, 0.75 * share, (0.0, share)),
-        GAPS,
+        Churn(levels, levels),
         (4.0, 5.0),
-        WORTH,
+        worth(5.5, 3.25, score),
+    )
+
+
+def repetition(plain: float, penalised: float, change: float, can: Satisfiable = CAN) -> Repetition:
+    return Repetition(
+        Gaps(np.linspace(0.0, 1.0, 101), 2.0, FLIPS),
+        worth(6.5, 3.25, 17.0),
+        findings(plain, 17.0, can),
+        findings(penalised, 17.0 + change, can),
+    )
+
+
+def measured(can: Satisfiable = CAN, other: Satisfiable | None = None) -> Diagnosis:
+    return Diagnosis(
+        environment="Some/<Game>",
+        origin={"seed": 3, "step": 1000},
+        config=DiagnosisConfig(levels=2, penalty_weight=2.0, seeds=2),
+        repetitions=(
+            repetition(0.25, 0.0625, -2.5, can),
+            repetition(0.27, 0.0625, -2.7, other or can),
+        ),
     )
 
 
 @pytest.fixture
 def diagnosis() -> Diagnosis:
-    return Diagnosis(
-        environment="Some/<Game>",
-        origin={"seed": 3, "step": 1000},
-        config=DiagnosisConfig(levels=2, penalty_weight=2.0),
-        checkpoint_gaps=GAPS,
-        checkpoint_worth=replace(WORTH, promised=6.5),
-        plain=findings(0.25),
-        penalised=findings(0.0625),
-        fewer_broken=Difference(0.1875, 0.01, (0.125, 0.25)),
-        higher_score=Difference(-2.5, 1.0, (-4.5, -0.5)),
-    )
-
-
-class Outline(HTMLParser):
-    """Checks that elements are closed in order."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.text = ""
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        if tag not in ("meta", "br"):
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        pass
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text += data
-
-
-def text(page: str) -> str:
-    outline = Outline(page)
-    assert outline.open == []
-    return re.sub(r"\s+", " ", outline.text.replace("\xa0", " "))
+    return measured()
 
 
 def test_the_page_says_what_was_measured(diagnosis):
     page = render(diagnosis, "conqur diagnose <x>")
     words = text(page)
-    assert "At least 6.2 % of the choices behind its labels cannot hold together" in words
+    assert (
+        "In every repetition at least 6.2 % of the choices behind its labels cannot hold together"
+        in words
+    )
     assert summary(diagnosis) in words
-    assert "25.0 % (12.5 to 50.0 %)" in words
-    assert "18.8 points fewer are broken (12.5 to 25.0)" in words
-    assert "−2.50 (−4.50 to −0.50)" in words
+    # 0.25 and 0.27: standard error 0.01, Student's quantile 12.7062 with one degree of freedom
+    assert "26.0 % (13.3 to 38.7 %)" in words
+    assert "19.8 points fewer are broken (7.0 to 32.5)" in words
+    assert "−2.60 (−3.87 to −1.33)" in words
+    assert "over 2 repetitions of all of it" in words
     assert "12 of 800 states are committed to several actions" in words
     assert "leads by less than 25 % of its value" in words  # 0.5 of 2
     assert "conqur diagnose <x>" in words
@@ -106,13 +85,38 @@ def test_the_page_says_what_was_measured(diagnosis):
 
 def test_the_paragraph(diagnosis):
     assert summary(diagnosis) == (
-        "Of 1,234 choices behind its labels in 2 levels of Q-learning, the greedy policy that came "
-        "of them breaks 25.0 % (12.5 to 50.0 %). No head keeps more than 93.8 %; the best head "
-        "that was found keeps 87.5 %. With the consistency penalty (λ = 2) it breaks 6.2 % (3.1 to "
-        "12.5 %) of its own. A level changes 18.8 % of all decisions; noise of 1 % on the last "
-        "layer would change 12.5 %. Its labels promise 5.50 where the policy earns 3.25; with the "
-        "penalty, 5.50 where it earns 3.25."
+        "Of 1,234 choices behind its labels in 2 repetitions of 2 levels of Q-learning, the greedy "
+        "policy that came of them breaks 26.0 % (13.3 to 38.7 %). On average over repetitions no "
+        "head keeps more than 93.8 %; the best head that was found keeps 87.5 %. With the "
+        "consistency penalty (λ = 2) it breaks 6.2 % (6.2 to 6.2 %) of its own. A level changes "
+        "19.5 % of all decisions; noise of 1 % on the last layer would change 12.5 %. Its labels "
+        "promise 5.50 where the policy earns 3.25; with the penalty, 5.50 where it earns 3.25."
     )
+
+
+def test_a_single_repetition_has_no_intervals(diagnosis):
+    alone = replace(
+        diagnosis,
+        config=replace(diagnosis.config, seeds=1),
+        repetitions=diagnosis.repetitions[:1],
+    )
+    assert "breaks 25.0 %. No head" in summary(alone)
+    assert headline(alone).startswith("At least 6.2 %")
+    words = text(render(alone, "x"))
+    assert "None, since all was done once: give more --seeds." in words
+    assert "18.8 points fewer are broken." in words
+    assert "nan" not in words
+
+
+def test_repetitions_that_came_out_differently():
+    fine = replace(CAN, contradictory=0, found=1.0, bound=1.0, resolved=CONSISTENT)
+    found = measured(CAN, fine)
+    title = "In 1 of 2 repetitions the choices behind its labels cannot all hold together"
+    assert headline(found) == title
+    assert "in the first repetition; not all are alike" in text(render(found, "x"))
+    weaker = measured(CAN, replace(CAN, bound=0.97))
+    assert headline(weaker).startswith("In every repetition at least 3.0 %")
+    assert "in the first repetition; all are alike" in text(render(weaker, "x"))
 
 
 @pytest.mark.parametrize(
@@ -135,8 +139,8 @@ def test_the_paragraph(diagnosis):
         ),
     ],
 )
-def test_other_outcomes(diagnosis, can, title, sentence):
-    changed = replace(diagnosis, plain=findings(0.25, can))
+def test_other_outcomes(can, title, sentence):
+    changed = measured(can)
     assert headline(changed) == title
     assert sentence in summary(changed)
     assert proofs(can) in text(render(changed, "x"))
@@ -144,23 +148,20 @@ def test_other_outcomes(diagnosis, can, title, sentence):
 
 def test_too_few_states_are_told(diagnosis):
     assert "Too few states to tell" not in text(render(diagnosis, "x"))
-    few = replace(diagnosis, plain=findings(0.25, replace(CAN, distinct=399)))
+    few = measured(replace(CAN, distinct=399))
     assert "Too few states to tell: there are 399 different ones for 40" in text(render(few, "x"))
     assert "Too few states" in summary(few)
 
 
 def test_what_is_not_known_is_left_out(diagnosis):
-    nan = math.nan
-    unknown = replace(
-        WORTH, promised=nan, earned=nan, excess=nan, interval=(nan, nan), episodes=0, cut=2
+    unknown = Worth((), (), (10.0, 24.0), 2)
+    repetitions = tuple(
+        replace(each, worth=unknown, plain=replace(each.plain, worth=unknown))
+        for each in diagnosis.repetitions
     )
-    changed = replace(
-        diagnosis,
-        checkpoint_worth=unknown,
-        plain=replace(diagnosis.plain, worth=unknown),
-        penalised=replace(diagnosis.penalised, worth=replace(WORTH, earned=-1.0)),
-    )
+    changed = replace(diagnosis, repetitions=repetitions)
     page = render(changed, "x")
     assert "nan" not in page
-    assert "2 of 2 episodes were cut" in text(page)
+    assert "4 of 4 episodes were cut" in text(page)
     assert "Episodes were cut too early" in summary(changed)
+    assert changed.to_json()["plain"]["balance"]["promised"]["mean"] is None

@@ -1,0 +1,176 @@
+"""`conqur inspect`, `conqur import` and `conqur export`: files of networks."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from conqur._files import replacing
+from conqur._messages import printable
+from conqur.commands.support import Flag, UsageError, check_writable, option
+
+if TYPE_CHECKING:
+    from conqur.pretrained import Pretrained
+
+File = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE")]
+MappingFile = Annotated[Path | None, option("JSON", "FILE.json, if it is there")]
+Output = Annotated[Path, tyro.conf.arg(metavar="PATH")]
+
+
+def one_network(path: Path, environment: str | None) -> "tuple[Path, Pretrained]":
+    """The one network that a path stands for, and its file.
+
+    Args:
+        path: what was typed.
+        environment: where it is to play; taken for what it was trained on if its file is silent.
+    """
+    from conqur.pretrained import find_networks, load, local_file
+
+    found = find_networks(path)
+    if len(found) > 1:
+        raise UsageError(
+            f"{path} holds {len(found)} networks; name one of them, such as {found[0]}"
+        )
+    network = load(found[0])
+    if not network.environment:
+        if environment is None:
+            raise UsageError(f"{path} does not say what it was trained on: name it with --env")
+        network = replace(network, environment=environment)
+    return local_file(found[0]), network
+
+
+@dataclass(frozen=True)
+class Inspect:
+    """Say what a network's file holds, without executing anything in it.
+
+    FILE is of conqur, Stable-Baselines3 (.zip), CleanRL (.cleanrl_model, of torch or JAX), Dopamine
+    (ckpt.N, or a checkpoint of TensorFlow), dqn_zoo, a state dict of torch or safetensors (with a
+    mapping file, unless it is Nature's network), or the name of a model on the Hugging Face Hub.
+
+    Examples:
+      conqur inspect CartPole-v1.zip
+      conqur inspect sb3/dqn-CartPole-v1 --json
+      conqur inspect agent.pth --mapping agent.json
+    """
+
+    file: File
+    """The network's file."""
+    mapping: MappingFile = None
+    """What the arrays of a state dict or of safetensors are: {"layers": ["fc1", "fc2"]} ."""
+    json: Flag = False
+    """Print it as one JSON object."""
+
+    def run(self, command: str) -> None:
+        """Read the file and tell."""
+        import jax
+
+        from conqur.pretrained import described, load
+        from conqur.runs import flatten
+
+        network = load(self.file, mapping=self.mapping)
+        arrays = flatten(jax.device_get(network.regressor))
+        weights = sum(array.size for array in arrays.values())
+        if self.json:
+            about: dict[str, Any] = {
+                "format": network.format,
+                "architecture": network.architecture.to_json(),
+                "weights": weights,
+                "shapes": {name: list(array.shape) for name, array in arrays.items()},
+                "environment": network.environment,
+                "preprocessing": network.preprocessing,
+                "origin": network.origin,
+            }
+            print(json.dumps(about))
+            return
+        told = {
+            "format": network.format,
+            "network": f"{described(network)} ({weights:,} weights)",
+            "trained on": network.environment or "its file does not say",
+            "pictures": network.preprocessing or "-",
+        } | {name: str(value) for name, value in network.origin.items()}
+        width = max(len(name) for name in (*told, *arrays))
+        for name, value in told.items():
+            print(f"{printable(name):<{width}}  {printable(value)}")
+        for name, array in arrays.items():
+            print(f"{name:<{width}}  {' × '.join(str(side) for side in array.shape)}")
+
+
+@dataclass(frozen=True)
+class Import:
+    """Turn a network of another tool into a file of conqur.
+
+    This is needed only to add what the file does not say: `conqur tune`, `diagnose`, `evaluate` and
+    `play` read all formats themselves, see `conqur inspect --help`.
+
+    Examples:
+      conqur import CartPole-v1.zip --env CartPole-v1 --output cartpole.safetensors
+      conqur import DQN_Pong.pth --env ALE/Pong-v5 --preprocessing sb3 --output pong.safetensors
+    """
+
+    file: File
+    """The network's file."""
+    output: Output
+    """Where to write it."""
+    env: Annotated[str | None, option("ID", "what the file says")] = None
+    """The environment it was trained on."""
+    preprocessing: Annotated[str | None, option("NAME", "that of the tool")] = None
+    """Atari: how pictures were made for it, see `conqur train --help`."""
+    mapping: MappingFile = None
+    """What the arrays of a state dict or of safetensors are."""
+
+    def run(self, command: str) -> None:
+        """Read and write."""
+        from conqur.environments.atari import preprocessing_named
+        from conqur.pretrained import described, load, to_bytes
+
+        check_writable("--output", self.output)
+        network = load(self.file, mapping=self.mapping)
+        if self.preprocessing is not None:
+            preprocessing_named(self.preprocessing)
+        network = replace(
+            network,
+            environment=self.env or network.environment,
+            preprocessing=self.preprocessing or network.preprocessing,
+            origin=network.origin | {"format": network.format},
+        )
+        with replacing(self.output) as file:
+            file.write(to_bytes(network))
+        print(f"{self.output}: {described(network)}, from a file of format {network.format}")
+        if not network.environment:
+            print("What it was trained on is not known: add --env, or name it in other commands.")
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write a network for the tool that another file of it comes from.
+
+    The file that --like names stays as it is; the new one is a copy of it with other weights. All
+    that is no weight of the acting network is kept: settings, the optimizer's state, the target
+    network. `conqur tune` does this itself for the network it hands back.
+
+    Examples:
+      conqur export runs/tune-CartPole-v1/networks/best.safetensors --like CartPole-v1.zip
+          --output tuned.zip
+    """
+
+    file: File
+    """The network, in any format."""
+    like: Annotated[Path, tyro.conf.arg(metavar="ORIGINAL")]
+    """A file of the tool, with a network of the same architecture."""
+    output: Output
+    """Where to write it."""
+    mapping: MappingFile = None
+    """What the arrays of ORIGINAL are, if it is a state dict or safetensors."""
+
+    def run(self, command: str) -> None:
+        """Read both, and write."""
+        from conqur.pretrained import described, load, local_file, write_like
+
+        check_writable("--output", self.output)
+        network = load(self.file)
+        written = write_like(network, local_file(self.like), mapping=self.mapping)
+        with replacing(self.output) as file:
+            file.write(written)
+        print(f"{self.output}: {described(network)}, like {self.like}")

@@ -1,0 +1,49 @@
+"""What a run's history shows, in plain words."""
+
+from conqur.diagnosis.averages import Balance
+from conqur.diagnosis.history import RunDiagnosis
+from conqur.diagnosis.measures import NOISES
+from conqur.diagnosis.words import fixed, kept, percent, together, too_few
+
+
+def run_headline(diagnosis: RunDiagnosis) -> str:
+    """The answer in one sentence."""
+    return together([diagnosis.satisfiable], "the choices behind the best node's labels")
+
+
+def run_summary(diagnosis: RunDiagnosis) -> str:
+    """What was found, in one paragraph."""
+    best, found, config = diagnosis.best, diagnosis.satisfiable, diagnosis.config
+    drawn = diagnosis.drawn
+    of = "" if drawn == best.choices else f"Of {drawn:,} of them, drawn at random: "
+    flipped = percent(diagnosis.leads.flipped[NOISES.index(0.01)].mean)
+    sentence = kept([found.union], found.found, found.bound)
+    words = [
+        f"Of {best.choices:,} choices behind the labels of node {best.id} and its ancestors, its "
+        f"greedy policy breaks {percent(best.share)} (λ = {config.penalty_weight:g}).",
+        of + (sentence[0].lower() + sentence[1:] if of else sentence),
+        f"In {percent(diagnosis.moved)} of these states it decides otherwise than the checkpoint; "
+        f"noise of 1 % on its last layer would change {flipped} of its decisions.",
+        _earned(diagnosis.balance),
+        too_few(found) if not found.telling else "",
+        untrained(diagnosis),
+    ]
+    return " ".join(word for word in words if word)
+
+
+def untrained(diagnosis: RunDiagnosis) -> str:
+    """That labels had no effect, where that is so."""
+    if diagnosis.config.updates:
+        return ""
+    return "The search made no gradient steps: its nodes never learned from these labels."
+
+
+def _earned(balance: Balance | None) -> str:
+    if balance is None:
+        return "Nothing was played, since the run learned from a data set: name an --env to do so."
+    if not balance.known:
+        return "Episodes were cut too early to tell what is earned of what labels promise."
+    return (
+        f"Its labels promise {fixed(balance.promised.mean)} where its policy earns "
+        f"{fixed(balance.earned.mean)}."
+    )

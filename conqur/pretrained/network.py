@@ -1,0 +1,52 @@
+"""A trained network and what is known about it."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+from conqur.regressor import Architecture, Dense, Regressor
+
+
+@dataclass(frozen=True, eq=False)
+class Pretrained:
+    """A network and what is known about it.
+
+    Attributes:
+        regressor: the network.
+        architecture: what it is made of.
+        environment: the name of what it was trained on; "" if its file does not say so.
+        preprocessing: how Atari pictures were made for it; "" for other environments.
+        origin: everything else its file says, such as "seed" and "penalty_weight".
+        format: of the file it comes from, such as "conqur" or "sb3".
+    """
+
+    regressor: Regressor
+    architecture: Architecture
+    environment: str
+    preprocessing: str
+    origin: dict[str, Any]
+    format: str = "conqur"
+
+    @property
+    def head(self) -> Dense:
+        """The last layer."""
+        return self.regressor.head
+
+    def embed(self, observations: Array) -> Float[Array, "B F"]:
+        """φ(s) of observations [B, ...], images with their channels last."""
+        return self.regressor.embed(observations)
+
+    def q_values(self, observations: Array) -> Float[Array, "B A"]:
+        """Q_θ(s, ·) of observations [B, ...]."""
+        return self.regressor(observations)
+
+    def with_head(self, head: Dense) -> "Pretrained":
+        """The same network with another last layer."""
+        if head.weight.shape != self.head.weight.shape:
+            raise ValueError(
+                f"head must have weights of shape {list(self.head.weight.shape)}, "
+                f"got {list(head.weight.shape)}"
+            )
+        return replace(self, regressor=eqx.tree_at(lambda r: r.head, self.regressor, head))
