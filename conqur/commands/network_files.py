@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from conqur.pretrained import Pretrained
 
 File = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE")]
-MappingFile = Annotated[Path | None, option("JSON", "FILE.json, if it is there")]
 Output = Annotated[Path, tyro.conf.arg(metavar="PATH")]
 
 
@@ -46,19 +45,19 @@ class Inspect:
     """Say what a network's file holds, without executing anything in it.
 
     FILE is of conqur, Stable-Baselines3 (.zip), CleanRL (.cleanrl_model, of torch or JAX), Dopamine
-    (ckpt.N, or a checkpoint of TensorFlow), dqn_zoo, a state dict of torch or safetensors (with a
-    mapping file, unless it is Nature's network), or the name of a model on the Hugging Face Hub.
+    (ckpt.N, or a checkpoint of TensorFlow), dqn_zoo, a state dict of torch or safetensors, or the
+    name of a model on the Hugging Face Hub. What the arrays of a state dict or of safetensors are
+    is told by a file FILE.json beside it, such as {"layers": ["fc1", "fc2", "out"]}; Nature's
+    network needs none. `python -m pydoc conqur.pretrained.mapped` has all that it can say.
 
     Examples:
       conqur inspect CartPole-v1.zip
       conqur inspect sb3/dqn-CartPole-v1 --json
-      conqur inspect agent.pth --mapping agent.json
+      conqur inspect agent.pth
     """
 
     file: File
     """The network's file."""
-    mapping: MappingFile = None
-    """What the arrays of a state dict or of safetensors are: {"layers": ["fc1", "fc2"]} ."""
     json: Flag = False
     """Print it as one JSON object."""
 
@@ -69,7 +68,7 @@ class Inspect:
         from conqur.pretrained import described, load
         from conqur.runs import flatten
 
-        network = load(self.file, mapping=self.mapping)
+        network = load(self.file)
         arrays = flatten(jax.device_get(network.regressor))
         weights = sum(array.size for array in arrays.values())
         if self.json:
@@ -105,8 +104,8 @@ class Import:
     `play` read all formats themselves, see `conqur inspect --help`.
 
     Examples:
-      conqur import CartPole-v1.zip --env CartPole-v1 --output cartpole.safetensors
-      conqur import DQN_Pong.pth --env ALE/Pong-v5 --preprocessing sb3 --output pong.safetensors
+      conqur import agent.zip --env CartPole-v1 --output cartpole.safetensors
+      conqur import pong.pth --preprocessing sb3 --output pong.safetensors
     """
 
     file: File
@@ -117,8 +116,6 @@ class Import:
     """The environment it was trained on."""
     preprocessing: Annotated[str | None, option("NAME", "that of the tool")] = None
     """Atari: how pictures were made for it, see `conqur train --help`."""
-    mapping: MappingFile = None
-    """What the arrays of a state dict or of safetensors are."""
 
     def run(self, command: str) -> None:
         """Read and write."""
@@ -126,7 +123,7 @@ class Import:
         from conqur.pretrained import described, load, to_bytes
 
         check_writable("--output", self.output)
-        network = load(self.file, mapping=self.mapping)
+        network = load(self.file)
         if self.preprocessing is not None:
             preprocessing_named(self.preprocessing)
         network = replace(
@@ -151,8 +148,7 @@ class Export:
     network. `conqur tune` does this itself for the network it hands back.
 
     Examples:
-      conqur export runs/tune-CartPole-v1/networks/best.safetensors --like CartPole-v1.zip
-          --output tuned.zip
+      conqur export best.safetensors --like agent.zip --output tuned.zip
     """
 
     file: File
@@ -161,8 +157,6 @@ class Export:
     """A file of the tool, with a network of the same architecture."""
     output: Output
     """Where to write it."""
-    mapping: MappingFile = None
-    """What the arrays of ORIGINAL are, if it is a state dict or safetensors."""
 
     def run(self, command: str) -> None:
         """Read both, and write."""
@@ -170,7 +164,7 @@ class Export:
 
         check_writable("--output", self.output)
         network = load(self.file)
-        written = write_like(network, local_file(self.like), mapping=self.mapping)
+        written = write_like(network, local_file(self.like))
         with replacing(self.output) as file:
             file.write(written)
         print(f"{self.output}: {described(network)}, like {self.like}")

@@ -148,7 +148,7 @@ def _format(content: Content, mapping: str | Path | None) -> Format:
             return bundle
         if not os.path.lexists(path):
             raise ValueError(f"there is no file {path}")
-        raise ValueError(f"{path} is {_kind(path)}, where a network's file is expected")
+        raise ValueError(f"{path} cannot be read: it is {_kind(path)}")
     for candidate in known:
         if candidate.recognises(content):
             return candidate

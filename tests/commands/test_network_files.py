@@ -1,0 +1,81 @@
+"""Files of networks on the command line: another tool's agent in, the same kind of file out."""
+
+import json
+
+import numpy as np
+import pytest
+from tiny_runs import sentence
+from torch_by_hand import random_arrays, sb3_zip, state_dict
+
+from conqur.pretrained import load
+
+
+@pytest.fixture
+def agent(tmp_path):
+    """An agent of Stable-Baselines3 for CartPole."""
+    shapes = {"q_net.0": (6, 4), "q_net.2": (2, 6)}
+    both = {f"{net}.{n}": s for net in ("q_net", "q_net_target") for n, s in shapes.items()}
+    path = tmp_path / "agent.zip"
+    path.write_bytes(sb3_zip(state_dict(random_arrays(both))))
+    return path
+
+
+def test_inspect_says_what_a_file_holds(agent, conqur):
+    status, out, err = conqur("inspect", agent)
+    assert status == 0, err
+    assert "a mlp network for observations 4 with 6 hidden units and 2 actions" in out
+    assert "stable-baselines3 2.9.2" in out
+    status, out, err = conqur("inspect", agent, "--json")
+    assert status == 0, err
+    found = json.loads(out)
+    assert found["format"] == "sb3"
+    assert found["shapes"]["head/weight"] == [6, 2]
+    assert found["weights"] == 4 * 6 + 6 + 6 * 2 + 2
+
+
+def test_imported_and_exported_again_a_file_is_the_same(agent, tmp_path, conqur):
+    ours, theirs = tmp_path / "ours.safetensors", tmp_path / "theirs.zip"
+    arguments = ("import", agent, "--env", "CartPole-v1", "--output", ours)
+    assert conqur(*arguments)[0] == 0
+    assert load(ours).environment == "CartPole-v1"
+    assert conqur("export", ours, "--like", agent, "--output", theirs)[0] == 0
+    assert theirs.read_bytes() == agent.read_bytes()
+
+
+def test_a_tuned_agent_comes_back_in_its_format(agent, tmp_path, conqur):
+    run = tmp_path / "run"
+    small = ("--levels", "2", "--transitions", "40", "--nodes", "2", "--expanded", "1")
+    small += ("--splitting-factor", "2", "--num-envs", "2", "--rollout-episodes", "2")
+    arguments = ("tune", agent, "--env", "CartPole-v1", *small, "--final-episodes", "4")
+    status, out, err = conqur(*arguments, "--run-dir", run)
+    assert status == 0, err
+    assert str(run / "networks" / "best.zip") in out
+    best, ours = (load(run / "networks" / f"best.{kind}") for kind in ("zip", "safetensors"))
+    assert best.format == "sb3"
+    np.testing.assert_array_equal(best.head.weight, ours.head.weight)
+    np.testing.assert_array_equal(
+        best.regressor.body.layers[0].weight, load(agent).regressor.body.layers[0].weight
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("evaluate", "agent.zip"), "does not say what it was trained on: name it with --env"),
+        (("tune", "agent.zip"), "does not say what it was trained on: name it with --env"),
+        (("diagnose", "agent.zip"), "does not say what it was trained on: name it with --env"),
+        (("tune", "agent.zip", "--env", "Acrobot-v1"), "chooses among 2 actions"),
+        (("inspect", "nothing.zip"), "there is no file nothing.zip"),
+        (("inspect", "notes.txt"), "notes.txt is in none of the formats that conqur reads"),
+        (("import", "agent.zip", "--output", "no/x"), "--output no/x: there is no folder no"),
+        (("import", "agent.zip", "--preprocessing", "p", "--output", "x"), "no preprocessing 'p'"),
+        (("export", "agent.zip", "--like", "notes.txt", "--output", "x"), "none of the formats"),
+    ],
+)
+def test_bad_input_is_one_sentence(agent, tmp_path, monkeypatch, conqur, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("nothing")
+    status, out, err = conqur(*arguments)
+    assert (status != 0, out) == (True, "")
+    sentence(words, err)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["agent.zip", "notes.txt"]
