@@ -6,6 +6,8 @@ PEERS := .venv-peers
 BIN := $(VENV)/bin
 # What the tests need beside the core.
 EXTRAS := dev atari box2d hub minari minatar video
+# Other people's tools that our files are compared with; what they need beside torch is pinned anyway.
+OTHERS := dm-haiku==0.0.17 flax==0.12.8 jmp==0.0.4 stable-baselines3==2.9.2 tabulate==0.10.0
 # "compat" puts the clone on the path, so that a folder named conqur elsewhere does not hide it.
 EDITABLE := --no-deps --no-build-isolation --config-settings editable_mode=compat --editable
 
@@ -14,7 +16,7 @@ help:
 	@echo "make setup       make .venv/ (done by the others, too)"
 	@echo "make run         set up, then run the main job (conqur tune)"
 	@echo "make test        set up, then run the tests"
-	@echo "make test-peers  the tests that need torch, in an environment of their own"
+	@echo "make test-peers  the tests that need torch or flax, in an environment of their own"
 	@echo "make torture     kill training runs 200 times, and see that nothing is lost (half an hour)"
 	@echo "make lint        ruff and mypy"
 	@echo "make format      let ruff rewrite the code"
@@ -60,13 +62,13 @@ bench: setup
 $(PEERS)/.ready: constraints.txt pyproject.toml
 	$(PYTHON) -m venv --clear $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet torch==2.13.0
-	$(PEERS)/bin/python -m pip install --quiet --no-deps stable-baselines3==2.9.2
+	$(PEERS)/bin/python -m pip install --quiet --no-deps $(OTHERS)
 	$(PEERS)/bin/python -m pip install --quiet --require-hashes -r constraints.txt
 	$(PEERS)/bin/python -m pip install --quiet $(EDITABLE) .
 	@touch $@
 
 test-peers: $(PEERS)/.ready
-	$(PEERS)/bin/python -m pytest tests/peers
+	$(PEERS)/bin/python -m pytest -n auto tests/peers
 
 constraints:
 	$(PYTHON) -m venv --clear build/pins

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from torch_by_hand import random_arrays, sb3_zip, state_dict
 
 import conqur
 from conqur.dqn import Diagnostics
@@ -54,7 +55,11 @@ def test_constraints_pin_everything_with_hashes_and_hold_no_addresses():
 
 
 @pytest.mark.parametrize("document", ["README.md"])
-def test_python_in_the_documents_runs(document):
+def test_python_in_the_documents_runs(document, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    networks = ("q_net", "q_net_target")
+    shapes = {f"{n}.q_net.{i}": s for n in networks for i, s in ((0, (8, 4)), (2, (2, 8)))}
+    Path("agent.zip").write_bytes(sb3_zip(state_dict(random_arrays(shapes))))
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
     assert blocks
     for block in blocks:
@@ -239,6 +244,18 @@ def test_the_speed_of_the_search_is_that_of_the_results():
         f"| memory of 100 levels | {cpu['memory']['gibibytes']:.1f} GiB | - |",
     ):
         assert line in text
+
+
+def test_the_published_agent_in_the_readme_is_that_of_the_results():
+    text = re.sub(r"\s+", " ", (ROOT / "README.md").read_text()).replace("−", "-")
+    found = json.loads((ROOT / "results/tuning/sb3_mountaincar.json").read_text())
+    chosen, theirs = found["summary"]["chosen"], found["in_stable_baselines3"]["best.zip"]
+    low, high = chosen["gain_interval"]
+    assert (
+        f"goes from {chosen['checkpoint']:.1f} to {chosen['mean']:.1f} (+{chosen['gain']:.1f}, 95 % "
+        f"interval {low:.1f} to {high:.1f}, {chosen['episodes']} fresh starts)"
+    ) in text
+    assert f"scores {theirs['mean']:.1f} over {theirs['episodes']} episodes" in text
 
 
 def test_the_diagnosis_in_the_readme_is_that_of_the_results():

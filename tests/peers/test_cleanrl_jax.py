@@ -1,17 +1,16 @@
 """Networks that flax made, trained a little and wrote as CleanRL does."""
 
 import equinox as eqx
+import flax
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import linen as nn
 
 from conqur.pretrained.cleanrl_jax import CleanRLJax
 from conqur.pretrained.format import Content
-
-flax = pytest.importorskip("flax")
-from flax import linen as nn  # noqa: E402
 
 FORMAT = CleanRLJax()
 ANSWER = eqx.filter_jit(lambda regressor, seen: regressor(seen))

@@ -5,11 +5,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
 
 from conqur.pretrained.cleanrl_torch import CleanRLTorch
 from conqur.pretrained.format import Content
 
-torch = pytest.importorskip("torch")
 nn = torch.nn
 
 CLEANRL = CleanRLTorch()

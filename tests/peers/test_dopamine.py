@@ -3,17 +3,16 @@
 import pickle
 
 import equinox as eqx
+import flax
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import linen as nn
 
 from conqur.pretrained.dopamine import Dopamine
 from conqur.pretrained.format import Content
-
-flax = pytest.importorskip("flax")
-from flax import linen as nn  # noqa: E402
 
 FORMAT = Dopamine()
 ANSWER = eqx.filter_jit(lambda regressor, seen: regressor(seen))

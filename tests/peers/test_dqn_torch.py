@@ -6,12 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import torch
 
 from conqur.dqn import DQN
 from conqur.environments import Transitions
 from conqur.regressor import Architecture, initial_regressor
 
-torch = pytest.importorskip("torch")
 functional = torch.nn.functional
 
 B, A = 5, 6

@@ -3,6 +3,7 @@
 import pickle
 
 import equinox as eqx
+import haiku as hk
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,8 +12,6 @@ import pytest
 
 from conqur.pretrained.dqn_zoo import DQNZoo
 from conqur.pretrained.format import Content
-
-hk = pytest.importorskip("haiku")
 
 FORMAT = DQNZoo()
 ANSWER = eqx.filter_jit(lambda regressor, seen: regressor(seen))

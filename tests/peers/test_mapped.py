@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import safetensors
+import torch
 
 from conqur.pretrained.format import Content
 from conqur.pretrained.mapped import Mapped
 
-torch = pytest.importorskip("torch")
 nn = torch.nn
 relu = nn.functional.relu
 

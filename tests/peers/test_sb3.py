@@ -6,13 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import stable_baselines3
+import torch
 
 from conqur.pretrained.format import Content
 from conqur.pretrained.sb3 import StableBaselines3
 from conqur.regressor import Architecture
-
-torch = pytest.importorskip("torch")
-stable_baselines3 = pytest.importorskip("stable_baselines3")
 
 SB3 = StableBaselines3()
 Box, Discrete = gymnasium.spaces.Box, gymnasium.spaces.Discrete

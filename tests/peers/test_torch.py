@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
+import torch
 
 import conqur
-
-torch = pytest.importorskip("torch")
 
 RNG = np.random.default_rng(0)
 Q_VALUES = RNG.normal(size=(6, 4)).astype(np.float32)
