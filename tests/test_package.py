@@ -252,8 +252,8 @@ def test_the_published_agent_in_the_readme_is_that_of_the_results():
     chosen, theirs = found["summary"]["chosen"], found["in_stable_baselines3"]["best.zip"]
     low, high = chosen["gain_interval"]
     assert (
-        f"goes from {chosen['checkpoint']:.1f} to {chosen['mean']:.1f} (+{chosen['gain']:.1f}, 95 % "
-        f"interval {low:.1f} to {high:.1f}, {chosen['episodes']} fresh starts)"
+        f"goes from {chosen['checkpoint']:.1f} to {chosen['mean']:.1f} (+{chosen['gain']:.1f}, "
+        f"95 % interval {low:.1f} to {high:.1f}, {chosen['episodes']} fresh starts)"
     ) in text
     assert f"scores {theirs['mean']:.1f} over {theirs['episodes']} episodes" in text
 

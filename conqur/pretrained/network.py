@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from conqur.regressor import Architecture, Dense, Regressor
@@ -34,13 +35,22 @@ class Pretrained:
         """The last layer."""
         return self.regressor.head
 
-    def embed(self, observations: Array) -> Float[Array, "B F"]:
+    def embed(self, observations: Any) -> Float[Array, "B F"]:
         """φ(s) of observations [B, ...], images with their channels last."""
-        return self.regressor.embed(observations)
+        return self.regressor.embed(self._checked(observations))
 
-    def q_values(self, observations: Array) -> Float[Array, "B A"]:
+    def q_values(self, observations: Any) -> Float[Array, "B A"]:
         """Q_θ(s, ·) of observations [B, ...]."""
-        return self.regressor(observations)
+        return self.regressor(self._checked(observations))
+
+    def _checked(self, observations: Any) -> Array:
+        seen, shape = jnp.asarray(observations), self.architecture.observation_shape
+        if seen.shape[1:] != shape:
+            raise ValueError(
+                f"observations must have shape [B, {', '.join(map(str, shape))}], "
+                f"got {list(seen.shape)}"
+            )
+        return seen
 
     def with_head(self, head: Dense) -> "Pretrained":
         """The same network with another last layer."""

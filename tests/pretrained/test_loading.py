@@ -34,6 +34,9 @@ def test_a_network_can_be_asked_for_features_values_and_another_head(saved):
     twice = found.with_head(Dense(2 * found.head.weight, 2 * found.head.bias))
     np.testing.assert_allclose(twice.q_values(seen), 2 * expected, rtol=1e-6)
     np.testing.assert_array_equal(twice.embed(seen), features)
+    np.testing.assert_array_equal(found.q_values(np.asarray(seen)), found.q_values(seen))
+    with pytest.raises(ValueError, match=r"observations must have shape \[B, 4\], got \[4\]"):
+        found.q_values(seen[0])
     with pytest.raises(ValueError, match=r"head must have weights of shape \[5, 3\]"):
         found.with_head(Dense(jnp.zeros((5, 2)), jnp.zeros(2)))
 
