@@ -18,9 +18,10 @@ def stderr_console() -> Console:
     return Console(file=cast(IO[str], _Heedless(sys.stderr)))
 
 
-def printable(text: str) -> str:
+def printable(text: str, *, keep_spaces: bool = False) -> str:
     """`text` in one line, without what would do something to a terminal."""
-    return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
+    line = text if keep_spaces else " ".join(text.split())
+    return "".join(letter for letter in line if letter.isprintable())
 
 
 class _Heedless:

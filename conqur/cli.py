@@ -16,7 +16,7 @@ from typing import Any
 import tyro
 
 import conqur
-from conqur._messages import printable
+from conqur._messages import printable, stderr_console
 from conqur.commands import COMMANDS
 from conqur.commands.support import UsageError
 from conqur.runs.files import RunError
@@ -45,7 +45,8 @@ PLAIN_WORDS = {
         r"\1 must be numbers, got \2"
     ),
     r"Missing value for argument '(\S+)'. Expected 1 values": r"\1 needs a value",
-    r"Missing from conqur \w+: (\S+) (.*)\. \(required\)": r"\1 is missing: \2",
+    r"[│╭╮╰╯─]+ *": "",  # boxes within the box
+    r"Missing from conqur \w+: (\S+) .*": r"\1 is missing",
     r"Unrecognized options: ": "there is no option or further argument ",
 }
 """Of tyro's messages, those that people meet, as patterns, and what they are told instead."""
@@ -75,7 +76,7 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as stop:  # --help
         return stop.code if isinstance(stop.code, int) else 1
     except KeyboardInterrupt:
-        print("conqur: interrupted", file=sys.stderr)
+        _complain("interrupted")
         return 130
     except BrokenPipeError:  # whoever was reading has stopped, as `| head` does
         sys.stdout = None
@@ -83,17 +84,27 @@ def run(arguments: Sequence[str]) -> int:
     except RunError as error:  # may show a difference, line by line
         if debug:
             raise
-        print(f"conqur: {error}", file=sys.stderr)
+        _complain(str(error))
         return 1
     except UsageError as error:
-        print(f"conqur: {error}", file=sys.stderr)
+        _complain(str(error))
         return 2
     except Exception as error:
         if debug:
             raise
-        print(f"conqur: {printable(str(error)) or type(error).__name__}", file=sys.stderr)
+        _complain(printable(str(error)) or type(error).__name__)
         return 1
     return 0
+
+
+def _complain(text: str) -> None:
+    """Say on stderr, if there is one, what is wrong."""
+    stderr_console().print(
+        "conqur: " + "\n".join(printable(line, keep_spaces=True) for line in text.split("\n")),
+        soft_wrap=True,
+        highlight=False,
+        markup=False,
+    )
 
 
 def whole_number(text: str) -> int:

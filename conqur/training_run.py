@@ -224,6 +224,7 @@ def _write_networks(
             config.preprocessing,
             {
                 "algorithm": config.algorithm,
+                "discount": config.discount,
                 "penalty_weight": weight,
                 "seed": seed,
                 "step": time * config.num_envs,

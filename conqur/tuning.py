@@ -11,7 +11,7 @@ import numpy as np
 
 from conqur.config import PRESETS as TRAIN_PRESETS
 from conqur.environments import load_data, make
-from conqur.environments.data import is_data
+from conqur.environments.data import FixedData, is_data
 from conqur.pretrained import Pretrained
 from conqur.pretrained.playing import Arena, arena
 from conqur.regressor import Architecture, Regressor, initial_regressor
@@ -38,7 +38,11 @@ EVALUATION, ROLLOUT, CHOICE, FINAL = range(1, 5)
 
 
 class Tuning:
-    """All that a run has in memory, made from its settings and the network that is tuned."""
+    """All that a run has in memory, made from its settings and the network that is tuned.
+
+    Attributes:
+        data_digest: of the data set that it learns from; "" if there is none.
+    """
 
     def __init__(self, config: TuneConfig, network: Pretrained) -> None:
         """Make the environments and the search's world.
@@ -55,12 +59,14 @@ class Tuning:
         if config.children == "strict":
             _check_strict(config, regressor)
         _check_memory(config, self.approximator, network)
+        data = load_data(config.environment) if is_data(config.environment) else None
+        self.data_digest = "" if data is None else data.digest()
         self.place = None if is_data(network.environment) else arena([network], config_name(config))
         self.rollouts = _rollouts(self.approximator, self.place)
         self.grower = Grower(
             self.approximator,
             self.root,
-            _collector(config, network, self.approximator, self.place),
+            _collector(config, network, self.approximator, self.place, data),
             growing=Growing(
                 children="max" if config.search == "independent" else config.children,
                 boltzmann_every=config.boltzmann_every,
@@ -185,10 +191,14 @@ def _rollouts(approximator: Approximator, place: Arena | None) -> Rollouts | Non
 
 
 def _collector(
-    config: TuneConfig, network: Pretrained, approximator: Approximator, place: Arena | None
+    config: TuneConfig,
+    network: Pretrained,
+    approximator: Approximator,
+    place: Arena | None,
+    data: FixedData | None,
 ) -> Batches:
-    if is_data(config.environment):
-        data = load_data(config.environment)
+    if data is not None:
+        _check_data(config, data, network.architecture)
         return DataCollector(
             approximator,
             data,
@@ -211,6 +221,26 @@ def _collector(
         clip_rewards=config.clip_rewards,
         seed=config.seed,
     )
+
+
+def _check_data(config: TuneConfig, data: FixedData, wanted: Architecture) -> None:
+    """Refuse data that the network cannot learn from."""
+    shape, actions = tuple(data.observations.shape[1:]), int(data.actions.max()) + 1
+    if shape != wanted.observation_shape:
+        raise ValueError(
+            f"{config.environment} holds observations of shape {list(shape)}, but the network "
+            f"takes {list(wanted.observation_shape)}"
+        )
+    if actions > wanted.actions:
+        raise ValueError(
+            f"{config.environment} has {actions} actions, but the network chooses among "
+            f"{wanted.actions}"
+        )
+    if len(data) < config.transitions:
+        raise ValueError(
+            f"transitions must be at most {len(data):,}, which is what {config.environment} holds, "
+            f"got {config.transitions:,}"
+        )
 
 
 def _check_memory(config: TuneConfig, approximator: Approximator, network: Pretrained) -> None:

@@ -101,9 +101,11 @@ def run_tuning(
                 saved, last_save = tree.level, clock.monotonic()
             if stop and tree.level < config.levels:
                 return Found(tree.level, None, stop.signal)
-    if saved != tree.level:
+    if saved == tree.level:
+        _write_story(run, tree, records)  # whatever became of it since
+    else:
         _save(tuning, run, tree, records)
-    summary = _finish(tuning, run, tree, records, announce)
+    summary = _finish(tuning, run, tree, records, announce, warn)
     summary["seconds"] = clock.monotonic() - started
     run.write_file(SUMMARY, (json.dumps(summary, indent=2) + "\n").encode())
     return Found(tree.level, summary, None)
@@ -137,8 +139,7 @@ def _save(tuning: Tuning, run: RunDirectory, tree: Tree, records: Records) -> No
     """Write what can be read by people, and a checkpoint."""
     if tuning.rollouts is not None:
         records.played_frames = tuning.rollouts.frames
-    run.write_file(TREE, records.tree_lines(tree))
-    run.write_file(EVALUATIONS, json_lines(records.evaluations))
+    _write_story(run, tree, records)
     keep = saved_levels(tuning.config)
     new = min(tree.level - run.saved_rows, keep)
     arrays = tree_to_arrays(tree)
@@ -148,12 +149,18 @@ def _save(tuning: Tuning, run: RunDirectory, tree: Tree, records: Records) -> No
     run.save(tree.level, arrays, appended=appended, total_rows=tree.level, keep_rows=keep)
 
 
+def _write_story(run: RunDirectory, tree: Tree, records: Records) -> None:
+    run.write_file(TREE, records.tree_lines(tree))
+    run.write_file(EVALUATIONS, json_lines(records.evaluations))
+
+
 def _finish(
     tuning: Tuning,
     run: RunDirectory,
     tree: Tree,
     records: Records,
     announce: Callable[[str], None],
+    warn: Callable[[str], None],
 ) -> dict[str, Any]:
     """Choose the network that is handed back, and write it with all of the frontier's."""
     config, rollouts = tuning.config, tuning.rollouts
@@ -177,6 +184,7 @@ def _finish(
         "levels": tree.level,
         "frames": records.frames,
         "chosen_by_score": {"node": by_score.id, "score": finite(by_score.score)},
+        "candidates": len(candidates),
         "best_of_evaluations": records.champions[0][1] if records.champions else None,
     }
     chosen, number, level = by_score.weights.theta, by_score.id, by_score.level
@@ -206,7 +214,7 @@ def _finish(
     origin = {"tuned": summary["handed_back"], "level": level if better else -1}
     best_network = tuning.pretrained(handed, origin)
     run.write_network("best.safetensors", to_bytes(best_network))
-    summary["written_back"] = _write_back(run, best_network)
+    summary["written_back"] = _write_back(run, best_network, warn)
     return summary
 
 
@@ -225,11 +233,16 @@ def keep_original(run: RunDirectory, original: Path) -> None:
             run.write_network(f"{ORIGINAL}{suffix}.json", mapping.read_bytes())
 
 
-def _write_back(run: RunDirectory, best: Pretrained) -> str | None:
+def _write_back(run: RunDirectory, best: Pretrained, warn: Callable[[str], None]) -> str | None:
     """Write the network that is handed back in the format it came in; the file's name, if any."""
     for original in sorted(run.networks.glob(f"{ORIGINAL}.*")):
         name = f"best{original.suffix}"
-        if original.suffix != ".json":
+        if original.suffix == ".json":
+            continue
+        try:
             run.write_network(name, write_like(best, original))
-            return name
+        except ValueError as error:
+            warn(f"the network is not written in the format it came in: {error}")
+            return None
+        return name
     return None

@@ -104,7 +104,7 @@ def test_help_teaches(capsys, command, monkeypatch):
         (["demo", "--seed"], "--seed needs a value"),
         (["train", "x", "--penalty-weights", "1"], "1; did you mean --penalty-weight? (see conqur"),
         (["demo", "further"], "there is no option or further argument further"),
-        (["play"], "CHECKPOINT is missing: A network file, or a run's folder"),
+        (["play"], "CHECKPOINT is missing (see conqur play --help)"),
         (["train", "x", "--steps", "y"], "--steps must be a whole number, got 'y'"),
         (["train", "x", "--discount", "y"], "--discount must be a number, got 'y'"),
         (["train", "x", "--penalty-weight", "y"], "--penalty-weight must be numbers, got 'y'"),

@@ -62,7 +62,7 @@ class Diagnose:
     """Of the learning rate: as it is, or in action gaps."""
     penalty_weight: Annotated[float, option("λ", "1")] = 1.0
     """Weight of the consistency penalty, for the second copy."""
-    discount: float = 0.99
+    discount: Annotated[float | None, option("FLOAT", "that of its training, or 0.99")] = None
     """What a reward is worth one step later."""
     epsilon: float = 0.01
     """Exploration while collecting."""
@@ -84,7 +84,7 @@ class Diagnose:
         from conqur._files import replacing
         from conqur.diagnosis import is_tune_run
 
-        check_writable("--output", self.output)
+        check_writable("--output", self.output, keep=[self.checkpoint])
         started = time.monotonic()
         with named_as_typed(OPTIONS):
             told = self._of_run(command) if is_tune_run(self.checkpoint) else self._told(command)
@@ -103,9 +103,11 @@ class Diagnose:
         from conqur.report.diagnosis_page import render
 
         names = {field.name for field in fields(DiagnosisConfig)}
-        given = {name: value for name, value in vars(self).items() if name in names}
-        config = DiagnosisConfig(**given)
         network = one_network(self.checkpoint, self.env)[1]
+        values = {"discount": network.discount} | {
+            name: value for name, value in vars(self).items() if name in names and value is not None
+        }
+        config = DiagnosisConfig(**{n: value for n, value in values.items() if value is not None})
         with announcer() as announce:
             found = diagnose(network, config, environment=self.env, announce=announce)
         return _Told(found.to_json(), headline(found), summary(found), render(found, command))

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from conqur._messages import printable
 from conqur.commands.support import Flag, announcer, named_as_typed, network_name, option
 
 COPIES = 16
@@ -76,7 +77,8 @@ class Evaluate:
         for name in ("episodes", "frames"):
             if getattr(self, name) is not None:
                 _checks.short_count(name, getattr(self, name))
-        networks = [load(path) for path in find_networks(self.checkpoint)]
+        paths = find_networks(self.checkpoint)
+        networks = [load(path) for path in paths]
         place = arena(networks, self.env, sticky=self.sticky, preprocessing=self.preprocessing)
         episodes, frames = self.episodes, self.frames
         if episodes is None and frames is None:
@@ -114,17 +116,21 @@ class Evaluate:
             }
             print(json.dumps(about | (rows[0] if len(rows) == 1 else {"networks": rows})))
         else:
-            self._show(place.name, rows)
+            self._show(place.name, rows, paths)
 
-    def _show(self, name: str, rows: list[dict[str, Any]]) -> None:
+    def _show(self, environment: str, rows: list[dict[str, Any]], paths: Sequence[Path]) -> None:
         from conqur.runs.layout import LOG
 
+        names = [network_name(row["network"]) for row in rows]
+        of_training = len(set(names)) == len(names)
+        if not of_training:  # such as the nodes of a search
+            names = [printable(path.stem) for path in paths]
         console = Console()
-        console.print(_table(name, rows))
+        console.print(_table(environment, names, rows))
         by_weight = _by_weight(rows)
-        if any(len(means) > 1 for means in by_weight.values()):
+        if of_training and any(len(means) > 1 for means in by_weight.values()):
             console.print(_seeds_table(by_weight))
-        if (self.checkpoint / LOG).is_file():
+        if of_training and (self.checkpoint / LOG).is_file():
             report = ["python", "-m", "conqur.report.learning", str(self.checkpoint)]
             console.print(
                 f"Learning curves: {shlex.join(report)} --evaluation FILE --output DIR, where FILE "
@@ -135,16 +141,16 @@ class Evaluate:
             )
 
 
-def _table(name: str, rows: list[dict[str, Any]]) -> Table:
-    table = Table(title=f"Scores in {name}", title_justify="left")
+def _table(environment: str, names: Sequence[str], rows: list[dict[str, Any]]) -> Table:
+    table = Table(title=f"Scores in {environment}", title_justify="left")
     table.add_column("network")
     human = any(row["human_normalised"] is not None for row in rows)
     interval = "95 % interval over episodes"
     for column in ("episodes", "mean", interval, "median", *["human"] * human):
         table.add_column(column, justify="right")
-    for row in rows:
+    for name, row in zip(names, rows, strict=True):
         cells: list[str | Text] = [
-            Text(network_name(row["network"])),  # of a file: no markup
+            Text(name),  # of a file: no markup
             str(len(row["episodes"])) + ("" if row["finished"] else " (some broken off)"),
             f"{row['mean']:.2f}",
             _interval(row["interval"]),

@@ -9,6 +9,7 @@ import tyro
 
 from conqur._files import replacing
 from conqur._messages import printable
+from conqur.commands.starting import is_code
 from conqur.commands.support import Flag, UsageError, check_writable, option
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ def one_network(path: Path, environment: str | None) -> "tuple[Path, Pretrained]
             f"{path} holds {len(found)} networks; name one of them, such as {found[0]}"
         )
     network = load(found[0])
+    if environment is None and is_code(network.environment):
+        raise UsageError(
+            f"{path} was trained on {printable(network.environment)!r}, which is code to be "
+            "loaded: if you trust it, name it with --env"
+        )
     if not network.environment:
         if environment is None:
             raise UsageError(f"{path} does not say what it was trained on: name it with --env")
@@ -86,9 +92,11 @@ class Inspect:
         told = {
             "format": network.format,
             "network": f"{described(network)} ({weights:,} weights)",
-            "trained on": network.environment or "its file does not say",
-            "pictures": network.preprocessing or "-",
-        } | {name: str(value) for name, value in network.origin.items()}
+            "trained on": network.environment or "the file does not say: name it with --env",
+        }
+        if network.preprocessing:
+            told["preprocessing"] = network.preprocessing
+        told |= {name: str(value) for name, value in network.origin.items()}
         width = max(len(name) for name in (*told, *arrays))
         for name, value in told.items():
             print(f"{printable(name):<{width}}  {printable(value)}")
@@ -122,10 +130,12 @@ class Import:
         from conqur.environments.atari import preprocessing_named
         from conqur.pretrained import described, load, to_bytes
 
-        check_writable("--output", self.output)
+        check_writable("--output", self.output, keep=[self.file])
         network = load(self.file)
         if self.preprocessing is not None:
             preprocessing_named(self.preprocessing)
+            if len(network.architecture.observation_shape) != 3:
+                raise UsageError("--preprocessing is for pictures, which this network does not see")
         network = replace(
             network,
             environment=self.env or network.environment,
@@ -162,7 +172,7 @@ class Export:
         """Read both, and write."""
         from conqur.pretrained import described, load, local_file, write_like
 
-        check_writable("--output", self.output)
+        check_writable("--output", self.output, keep=[self.file, self.like])
         network = load(self.file)
         written = write_like(network, local_file(self.like))
         with replacing(self.output) as file:

@@ -27,6 +27,8 @@ def other_folder(command: str, before: Path, folder: Path) -> str:
     from conqur.runs.checkpoint import Checkpoints
     from conqur.runs.layout import CHECKPOINTS
 
+    if (before / "summary.json").is_file():
+        return f"{before} exists (finished); writing to {folder}"
     kept = before / CHECKPOINTS
     steps = Checkpoints(kept).steps() if kept.is_dir() else []
     resume = shlex.join(["conqur", command, "--resume", "--run-dir", str(before)])

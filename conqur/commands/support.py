@@ -3,7 +3,7 @@
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -91,9 +91,20 @@ def network_name(about: Mapping[str, Any]) -> str:
     return printable(", ".join(parts)) or "network"
 
 
-def check_writable(option: str, path: Path) -> None:
-    """Refuse a path that cannot be written before any work is done."""
+def check_writable(option: str, path: Path, *, keep: Sequence[Path] = ()) -> None:
+    """Refuse a path that cannot be written before any work is done.
+
+    Args:
+        option: what the path was given with.
+        path: what is to be written.
+        keep: files that are read, and folders in which only pages may be overwritten.
+    """
     try:
+        for kept in keep:
+            there = path.exists() and kept.exists()
+            inside = kept.is_dir() and path.resolve().is_relative_to(kept.resolve())
+            if there and (path.samefile(kept) or (inside and path.suffix != ".html")):
+                raise UsageError(f"{option} {path} would overwrite what is read: name another file")
         if path.exists() and not path.is_file():
             raise UsageError(f"{option} {path} is no regular file; name one")
         if not path.parent.is_dir():

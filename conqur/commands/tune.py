@@ -148,7 +148,7 @@ class Tune:
     no_backtracking: Flag = False
     """Forget leaves that left the frontier."""
     discount: Number = None
-    """What a reward is worth one step later."""
+    """What a reward is worth one step later; by default that of the network's training."""
     epsilon: Number = None
     """Exploration while collecting."""
     rollout_episodes: Whole = None
@@ -196,7 +196,12 @@ class Tune:
             folder = self.run_dir or free
             try:
                 created = RunDirectory.create(
-                    folder, config.to_json(), seeds=(config.seed,), command=command, warn=warn
+                    folder,
+                    config.to_json(),
+                    seeds=(config.seed,),
+                    command=command,
+                    data=tuning.data_digest,
+                    warn=warn,
                 )
             except OSError as error:
                 raise UsageError(f"--run-dir {folder} cannot be made: {error.strerror}") from error
@@ -233,7 +238,9 @@ class Tune:
                 raise RunError(f"{run.networks / 'checkpoint.safetensors'} is not the run's own")
             with _tuning(config, network) as tuning:
                 try:
-                    checkpoint = run.resume(config.to_json(), command=command)
+                    checkpoint = run.resume(
+                        config.to_json(), command=command, data=tuning.data_digest
+                    )
                 except RunError as error:
                     raise RunError(as_typed(str(error), OPTIONS)) from None
                 return self.run_dir, self._search(tuning, run, checkpoint)
@@ -242,7 +249,9 @@ class Tune:
         from conqur.search.display import display
         from conqur.tuning_run import run_tuning
 
-        with display(tuning.config.levels, quiet=self.json) as shown:
+        config = tuning.config
+        by_rollouts = config.scoring == "rollouts"
+        with display(config.levels, by_rollouts=by_rollouts, quiet=self.json) as shown:
             return run_tuning(
                 tuning,
                 run,
@@ -286,28 +295,38 @@ class Tune:
             "environment": network.environment,
             "preprocessing": network.preprocessing,
             "checkpoint": digest(network),
+            "discount": network.discount,
         }
         return tune_config(self.preset or "quick", **basis | self._given())
 
     def _report(self, folder: Path, found: "Found") -> None:
+        from conqur.environments.data import is_data
+
         if self.json:
             about = {"finished": found.summary is not None, "level": found.level}
             print(json.dumps(about | {"run_dir": str(folder)} | (found.summary or {})))
-        out = sys.stderr if self.json else sys.stdout
+        tell = say if self.json else print
         if found.summary is None:
             resume = shlex.join(["conqur", "tune", "--resume", "--run-dir", str(folder)])
-            print(
-                f"Stopped after level {found.level}; all is saved. Go on with: {resume}", file=out
-            )
+            tell(f"Stopped after level {found.level}; all is saved. Go on with: {resume}")
             return
-        print(_verdict(found.summary), file=out)
-        for name in ("best.safetensors", found.summary["written_back"]):
-            if name is not None:
-                print(f"Network: {folder / 'networks' / name}", file=out)
+        tell(_verdict(found.summary))
+        best = folder / "networks" / "best.safetensors"
+        tell(f"Network: {best}")
+        if found.summary["written_back"] is not None:
+            tell(f"The same, as it came: {best.with_name(found.summary['written_back'])}")
+        if not is_data(found.summary["environment"]):
+            tell(f"Next: {shlex.join(['conqur', 'play', str(best)])}")
 
 
 def _first_network() -> Path:
     """The run of a small network to tune where none was named; it is trained if it is not there."""
+    from conqur.pretrained import load
+
+    found = sorted((FIRST / "networks").glob("*.safetensors"))
+    if len(found) == 1 and load(found[0]).origin.get("step", 0) >= FIRST_STEPS:
+        say(f"No network was named: tuning the one in {FIRST}.")
+        return FIRST
     if FIRST.exists():
         train = Train(run_dir=FIRST, resume=True)
     else:
@@ -344,7 +363,8 @@ def _verdict(summary: dict[str, Any]) -> str:
     chosen, checkpoint = summary["chosen"], summary["checkpoint"]
     low, high = chosen["gain_interval"]
     compared = (
-        f"On {chosen['episodes']} fresh starts the checkpoint scores {checkpoint['mean']:.2f} and "
+        f"Of {summary['candidates']} nodes played anew {chosen['node']} was best. On "
+        f"{chosen['episodes']} fresh starts the checkpoint scores {checkpoint['mean']:.2f} and "
         f"node {chosen['node']} {chosen['mean']:.2f}: {chosen['gain']:+.2f} (95 % interval "
         f"{low:+.2f} to {high:+.2f})."
     )

@@ -19,6 +19,7 @@ from conqur.regressor import Dense
 from conqur.search.approximator import LinearTuning
 from conqur.search.batches import Batch
 from conqur.search.collecting import Collector, in_groups
+from conqur.search.config import HUGE, MOST_ENVS
 from conqur.search.growing import Grower, Growing
 from conqur.search.node import Tree, dive
 from conqur.search.refining import Regression
@@ -62,14 +63,14 @@ class DiagnosisConfig:
 
     def __post_init__(self) -> None:
         # Choices of a single level come from a single target, which makes them all.
-        _checks.count("levels", self.levels, at_least=2)
-        for name in ("transitions", "updates", "batch_size", "target_every"):
-            _checks.count(name, getattr(self, name))
-        for name in ("episodes", "num_envs", "seeds"):
-            _checks.count(name, getattr(self, name))
-        _checks.count("seed", self.seed, at_least=0)
-        _checks.number("learning_rate", self.learning_rate, above=0)
-        _checks.number("penalty_weight", self.penalty_weight, above=0)
+        _checks.short_count("levels", self.levels, at_least=2)
+        for name in ("transitions", "updates", "batch_size", "target_every", "episodes", "seeds"):
+            _checks.short_count(name, getattr(self, name))
+        if _checks.count("num_envs", self.num_envs) > MOST_ENVS:
+            raise ValueError(f"num_envs must be at most {MOST_ENVS:,}, got {self.num_envs:,}")
+        _checks.short_count("seed", self.seed, at_least=0)
+        _checks.number("learning_rate", self.learning_rate, above=0, at_most=HUGE)
+        _checks.number("penalty_weight", self.penalty_weight, above=0, at_most=HUGE)
         for name in ("discount", "epsilon"):
             _checks.number(name, getattr(self, name), at_least=0, at_most=1)
         if self.units not in ("q", "gap"):

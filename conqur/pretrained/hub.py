@@ -1,5 +1,6 @@
 """Networks on the Hugging Face Hub, through its own library and the cache that it keeps."""
 
+import os
 import re
 from pathlib import Path
 
@@ -11,7 +12,7 @@ _CLEANRL = re.compile(r"(.+)-dqn(?:_\w+)?-seed\d+")
 
 def is_hub_id(path: Path) -> bool:
     """Whether this is the name of a model, such as sb3/dqn-CartPole-v1, and of no file here."""
-    return _ID.fullmatch(path.as_posix()) is not None and not path.exists()
+    return _ID.fullmatch(path.as_posix()) is not None and not os.path.lexists(path)
 
 
 def trained_on(name: str) -> str:

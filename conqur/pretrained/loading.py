@@ -1,7 +1,6 @@
 """Networks in files of any format: recognised by content, read, and written back."""
 
 import os
-import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -133,8 +132,8 @@ def described(network: Pretrained) -> str:
     widths = "-".join(str(width) for width in architecture.hidden) or "no"
     shape = "×".join(str(side) for side in architecture.observation_shape)
     return (
-        f"a {architecture.body} network for observations {shape} with {widths} hidden units and "
-        f"{architecture.actions} actions"
+        f"a network of type {architecture.body} for observations {shape} with {widths} hidden "
+        f"units and {architecture.actions} actions"
     )
 
 
@@ -142,6 +141,8 @@ def _format(content: Content, mapping: str | Path | None) -> Format:
     """The format of a file."""
     path = content.path
     known = formats(None if mapping is None else Path(mapping))
+    if path.is_dir():
+        raise ValueError(f"{path} cannot be read: it is a folder")
     if not path.is_file():
         bundle = DopamineTF()  # may be named by what its files' names have in common
         if bundle.recognises(content):
@@ -150,8 +151,11 @@ def _format(content: Content, mapping: str | Path | None) -> Format:
             raise ValueError(f"there is no file {path}")
         raise ValueError(f"{path} cannot be read: it is {_kind(path)}")
     for candidate in known:
-        if candidate.recognises(content):
-            return candidate
+        try:
+            if candidate.recognises(content):
+                return candidate
+        except ValueError as error:
+            raise ValueError(f"{path} cannot be used: {error}") from None
     names = ", ".join(candidate.name for candidate in formats())
     raise ValueError(f"{path} is in none of the formats that conqur reads ({names})")
 
@@ -170,6 +174,7 @@ def _read(found: Format, content: Content) -> Pretrained:
 
 def _kind(path: Path) -> str:
     try:
-        return "a folder" if stat.S_ISDIR(path.stat().st_mode) else "no regular file"
+        path.stat()
     except OSError:
         return "a link to nothing"
+    return "no regular file"

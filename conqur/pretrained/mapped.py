@@ -22,6 +22,7 @@ Without such a file, state dicts that hold Nature's network and nothing else are
 """
 
 import json
+import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -140,7 +141,10 @@ class Mapped(Format):
 
 def has_mapping(content: Content) -> bool:
     """Whether there is a mapping file beside a file."""
-    return _beside(content).is_file()
+    beside = _beside(content)
+    if os.path.lexists(beside) and not beside.is_file():
+        raise ValueError(f"its mapping {beside.name} is no regular file")
+    return beside.is_file()
 
 
 def _beside(content: Content) -> Path:

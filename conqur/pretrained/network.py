@@ -31,6 +31,14 @@ class Pretrained:
     format: str = "conqur"
 
     @property
+    def discount(self) -> float | None:
+        """γ that it was trained with, if its file says so."""
+        found = self.origin.get("discount")
+        if not isinstance(found, int | float) or not 0 <= found <= 1:
+            return None
+        return float(found)
+
+    @property
     def head(self) -> Dense:
         """The last layer."""
         return self.regressor.head

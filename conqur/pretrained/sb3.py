@@ -6,6 +6,7 @@ no pickle but that of the weights is looked at.
 """
 
 import json
+import math
 from typing import Any
 
 from conqur.pretrained.array_files import ArrayFile, Names
@@ -162,5 +163,9 @@ def _origin(archive: Archive, settings: dict[str, Any]) -> dict[str, Any]:
         version = bytes(archive.read(_VERSION)[:40]).decode("ascii", "replace").strip()
     wanted = {"step": "num_timesteps", "discount": "gamma", "seed": "seed"}
     found = {ours: settings.get(theirs) for ours, theirs in wanted.items()}
-    numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
+    numbers = {
+        name: value
+        for name, value in found.items()
+        if isinstance(value, int | float) and math.isfinite(value)
+    }
     return {"algorithm": "dqn", "saved_by": f"stable-baselines3 {version}"} | numbers

@@ -115,14 +115,20 @@ def bar_chart(
     """Horizontal bars from zero on tracks of equal length, each below its name and value.
 
     Args:
-        bars: from top to bottom; none is negative.
+        bars: from top to bottom.
         title: what the chart shows, for those who cannot see it.
         references: values to hold the bars against, lowest first, marked across all of them.
         high: where the tracks end at least.
     """
     row, head = 40, 18 * len(references)
-    ends = [bar.interval[1] for bar in bars if bar.interval is not None]
-    high = max([high, *ends, *(bar.value for bar in bars), *(r.value for r in references)]) or 1.0
+    ends = [end for bar in bars if bar.interval is not None for end in bar.interval]
+    values = [*ends, *(bar.value for bar in bars), *(r.value for r in references)]
+    low, high = min([0.0, *(bar.value for bar in bars)]), max([high, *values])
+    span = high - low or 1.0
+
+    def place(value: Number) -> float:
+        return 100 * (min(max(value, low), high) - low) / span
+
     height = head + row * len(bars)
     body = []
     for i, bar in enumerate(bars):
@@ -132,15 +138,16 @@ def bar_chart(
             f'<text x="0" y="{top + 14}" class="name">{escape(bar.name)}'
             f'<tspan class="value" dx="8">{escape(text)}</tspan></text>'
             f'<rect class="track" x="0" y="{top + 20}" width="100%" height="14"/>'
-            f'<rect x="0" y="{top + 20}" width="{100 * bar.value / high:.4g}%" height="14" '
+            f'<rect x="{place(min(bar.value, 0)):.4g}%" y="{top + 20}" '
+            f'width="{100 * abs(bar.value) / span:.4g}%" height="14" '
             f'style="fill:{escape(bar.colour)}"/>'
         )
         if bar.interval is not None:
-            left, right = (f"{100 * max(0, end) / high:.4g}%" for end in bar.interval)
+            left, right = (f"{place(end):.4g}%" for end in bar.interval)
             body.append(f'<line class="whisker" x1="{left}" x2="{right}" {_at(top + 27)}/>')
     for i, reference in enumerate(references):
-        at = f"{100 * reference.value / high:.4g}%"
-        anchor = "end" if reference.value > high / 2 else "start"
+        at = f"{place(reference.value):.4g}%"
+        anchor = "end" if place(reference.value) > 50 else "start"
         body.append(words(at, head - 18 * i - 6, _named(reference), anchor))
         body.append(  # dashes of 18 in every 40 pixels: across the tracks, not across the names
             f'<line class="reference" x1="{at}" x2="{at}" y1="{head + 18}" y2="{height}" '

@@ -113,6 +113,9 @@ class RunDirectory:
         path = Path(path)
         if not (path / CONFIG).exists():
             raise RunError(f"there is no run in {path}; leave out --resume to start one there")
+        for folder in (path / CHECKPOINTS, path / NETWORKS):
+            if folder.is_symlink():
+                raise RunError(f"{folder} is a link, and what is behind it would be written to")
         run = cls(path, Lock(path, warn), warn)
         try:
             run.config = read_json(path / CONFIG)

@@ -113,16 +113,18 @@ class TuneConfig:
                     f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}"
                 )
         for name in COUNTS:
-            _checks.count(name, getattr(self, name))
+            _checks.short_count(name, getattr(self, name))
         for name in ("updates", "dive_levels", "evaluation_episodes", "seed"):
-            _checks.count(name, getattr(self, name), at_least=0)
+            _checks.short_count(name, getattr(self, name), at_least=0)
         for name in ("learning_rate", "temperature"):
-            _checks.number(name, getattr(self, name), above=0)
+            _checks.number(name, getattr(self, name), above=0, at_most=HUGE)
         for name in ("penalty_weight", "margin", "proximal", "perturbation", "calibration"):
-            _checks.number(name, getattr(self, name), at_least=0)
+            _checks.number(name, getattr(self, name), at_least=0, at_most=HUGE)
         for name in ("discount", "epsilon"):
             _checks.number(name, getattr(self, name), at_least=0, at_most=1)
-        _checks.count("final_episodes", self.final_episodes, at_least=2)
+        _checks.short_count("final_episodes", self.final_episodes, at_least=2)
+        if self.num_envs > MOST_ENVS:
+            raise ValueError(f"num_envs must be at most {MOST_ENVS:,}, got {self.num_envs:,}")
         self._check_sizes()
         population(self.buffer)
 
@@ -142,8 +144,6 @@ class TuneConfig:
             raise ValueError(
                 f"splitting_factor ({self.splitting_factor}) must be at most nodes ({self.nodes})"
             )
-        if self.seed >= 2**31:
-            raise ValueError(f"seed must be below 2³¹, got {self.seed}")
         if self.units == "gap" and self.approximator == "network":
             raise ValueError(
                 "units gap is for a linear head: with --whole-network take --units q, or a preset "
@@ -170,8 +170,16 @@ class TuneConfig:
         if set(values) != names:
             unknown = ", ".join(sorted(set(values) ^ names))
             raise ValueError(f"settings of another version of conqur: they differ in {unknown}")
-        return cls(**values)
+        try:
+            return cls(**values)
+        except (TypeError, AttributeError) as error:
+            raise ValueError(f"settings that no run has: {error}") from None
 
+
+HUGE = 1e30
+"""What 32 bits can count with."""
+MOST_ENVS = 10_000
+"""More would only take memory."""
 
 CHOICES = {
     "approximator": ("head", "network"),
@@ -271,7 +279,7 @@ def population(name: str) -> Population:
     """How a consistency buffer is populated, from words such as "window:5"."""
     kind, _, number = name.partition(":")
     makers: dict[str, Any] = {
-        "window": lambda: Window(int(number)),
+        "window": lambda: Window(_checks.short_count("window", int(number))),
         "decay": lambda: Decay(float(number)),
         "subsample": lambda: Subsample(float(number)),
         "widening": lambda: Widening(float(number)),

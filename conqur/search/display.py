@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from conqur._messages import stderr_console
-from conqur.search.node import Tree, top
+from conqur.search.node import Node, Tree, top
 
 SHOWN = 8
 """The most nodes in the table."""
@@ -32,13 +32,18 @@ class Display:
 class Lines(Display):
     """A line now and then."""
 
-    def __init__(self, console: Console, levels: int) -> None:
-        self._console, self._levels = console, levels
+    def __init__(self, console: Console, levels: int, *, by_rollouts: bool) -> None:
+        self._console, self._levels, self._by_rollouts = console, levels, by_rollouts
         self._last = -EVERY
 
     def level(self, tree: Tree, found: dict[str, Any]) -> None:
         """Say how far it is."""
-        self.announce(f"level {tree.level} of {self._levels}: {_words(tree, found)}")
+        best = top(tree.frontier, 1)[0]
+        words = f"best {_score_name(self._by_rollouts)} {_score(best, self._by_rollouts)}"
+        self.announce(
+            f"level {tree.level} of {self._levels}: {len(tree.frontier)} nodes, {words}, "
+            f"{_gist(found)}"
+        )
 
     def announce(self, words: str) -> None:
         """Say what is going on."""
@@ -51,8 +56,8 @@ class Lines(Display):
 class Screen(Display):
     """A bar, and below it the frontier's best nodes."""
 
-    def __init__(self, live: Live, levels: int) -> None:
-        self._live = live
+    def __init__(self, live: Live, levels: int, *, by_rollouts: bool) -> None:
+        self._live, self._by_rollouts = live, by_rollouts
         self._progress = Progress(
             TextColumn("level"),
             MofNCompleteColumn(),
@@ -67,7 +72,7 @@ class Screen(Display):
     def level(self, tree: Tree, found: dict[str, Any]) -> None:
         """Draw anew."""
         self._progress.update(self._task, completed=tree.level, description=_gist(found))
-        self._table = frontier_table(tree)
+        self._table = frontier_table(tree, by_rollouts=self._by_rollouts)
         self._draw()
 
     def announce(self, words: str) -> None:
@@ -80,37 +85,49 @@ class Screen(Display):
 
 
 @contextlib.contextmanager
-def display(levels: int, *, quiet: bool) -> Iterator[Display]:
-    """What a search of so many levels is shown with: a screen, lines or nothing, on stderr."""
+def display(levels: int, *, by_rollouts: bool, quiet: bool) -> Iterator[Display]:
+    """What a search is shown with: a screen, lines or nothing, on stderr.
+
+    Args:
+        levels: of the search.
+        by_rollouts: scores are what nodes gained on the checkpoint, with the sign changed.
+        quiet: show nothing.
+    """
     console = stderr_console()
     if quiet:
         yield Display()
     elif not console.is_terminal:
-        yield Lines(console, levels)
+        yield Lines(console, levels, by_rollouts=by_rollouts)
     else:
         with Live(console=console, refresh_per_second=4) as live:
-            yield Screen(live, levels)
+            yield Screen(live, levels, by_rollouts=by_rollouts)
 
 
-def frontier_table(tree: Tree) -> Table:
+def frontier_table(tree: Tree, *, by_rollouts: bool) -> Table:
     """The frontier's best nodes."""
+    numbers = () if by_rollouts else ("Bellman error", "penalty")
     table = Table(box=None, pad_edge=False)
-    for column in ("node", "parent", "labels", "score", "Bellman", "penalty"):
+    for column in ("node", "parent", "labels", _score_name(by_rollouts), *numbers):
         table.add_column(column, justify="right")
     nodes = top(tree.frontier, SHOWN)
     for node in nodes:
-        numbers = (f"{value:.5g}" for value in (node.score, node.bellman, node.penalty))
-        table.add_row(str(node.id), str(node.parent), node.assigned_how, *numbers)
+        more = () if by_rollouts else (f"{node.bellman:.5g}", f"{node.penalty:.5g}")
+        score = _score(node, by_rollouts)
+        table.add_row(str(node.id), str(node.parent), node.assigned_how, score, *more)
     rest = len(tree.frontier) - len(nodes)
     if rest or len(tree.pool) > len(tree.frontier):
         waiting = len(tree.pool) - len(tree.frontier)
-        table.add_row("", "", f"{rest} more, {waiting} wait", "", "", "")
+        table.add_row("", "", f"{rest} more, {waiting} wait", "", *("" for _ in numbers))
     return table
 
 
-def _words(tree: Tree, found: dict[str, Any]) -> str:
-    best = top(tree.frontier, 1)[0]
-    return f"{len(tree.frontier)} nodes, best score {best.score:.5g}, {_gist(found)}"
+def _score_name(by_rollouts: bool) -> str:
+    """What a node is compared by, in words."""
+    return "gain on the checkpoint" if by_rollouts else "loss (less is better)"
+
+
+def _score(node: Node, by_rollouts: bool) -> str:
+    return f"{0.0 - node.score:+.5g}" if by_rollouts else f"{node.score:.5g}"
 
 
 def _gist(found: dict[str, Any]) -> str:

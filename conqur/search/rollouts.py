@@ -19,6 +19,8 @@ from conqur.search.approximator import Approximator
 
 MOST_COPIES = 256
 """Copies of the environment that are played at once."""
+LARGEST = 1e15
+"""Weights beyond this make values that 32 bits do not hold."""
 
 
 class Policies(eqx.Module):
@@ -157,8 +159,8 @@ class Rollouts:
 
 
 def is_finite(theta: Any) -> bool:
-    """Whether a regressor's weights are numbers: those of one that diverged are not."""
-    return all(bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(theta))
+    """Whether a regressor gives values that are numbers: one that diverged does not."""
+    return all(bool((np.abs(leaf) < LARGEST).all()) for leaf in jax.tree.leaves(theta))
 
 
 def _part_of(

@@ -72,7 +72,7 @@ def test_words_for_people(conqur, cartpole, page):
     ("options", "words"),
     [
         (("--levels", 1), "--levels must be a whole number of at least 2, got 1"),
-        (("--penalty-weight", 0), "--penalty-weight must be a number above 0, got 0"),
+        (("--penalty-weight", 0), "--penalty-weight must be a number above 0 and of at most"),
         (("--learning-rate", "nan"), "--learning-rate must be a number above 0"),
         (("--units", "volts"), "--units"),
         (("--env", "Acrobot-v1"), "actions"),

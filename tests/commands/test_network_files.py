@@ -1,5 +1,6 @@
 """Files of networks on the command line: another tool's agent in, the same kind of file out."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from tiny_runs import sentence
 from torch_by_hand import random_arrays, sb3_zip, state_dict
 
-from conqur.pretrained import load
+from conqur.pretrained import load, to_bytes
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def agent(tmp_path):
 def test_inspect_says_what_a_file_holds(agent, conqur):
     status, out, err = conqur("inspect", agent)
     assert status == 0, err
-    assert "a mlp network for observations 4 with 6 hidden units and 2 actions" in out
+    assert "a network of type mlp for observations 4 with 6 hidden units and 2 actions" in out
     assert "stable-baselines3 2.9.2" in out
     status, out, err = conqur("inspect", agent, "--json")
     assert status == 0, err
@@ -58,9 +59,49 @@ def test_a_tuned_agent_comes_back_in_its_format(agent, tmp_path, conqur):
     )
 
 
+@pytest.mark.parametrize("command", ["tune", "diagnose", "evaluate"])
+def test_code_that_a_file_names_is_not_loaded(tmp_path, monkeypatch, conqur, agent, command):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "evil.py").write_text("open('touched', 'w').close()")
+    for environment in ("jax:evil:x", "evil:CartPole-v1"):
+        network = dataclasses.replace(load(agent), environment=environment)
+        (tmp_path / "evil.safetensors").write_bytes(to_bytes(network))
+        status, _, err = conqur(command, "evil.safetensors")
+        assert status != 0
+        sentence("which is code to be loaded: if you trust it, name it with --env", err)
+    assert not (tmp_path / "touched").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("import", "agent.zip", "--output", "agent.zip"),
+        ("export", "agent.zip", "--like", "copy.zip", "--output", "copy.zip"),
+        ("diagnose", "agent.zip", "--env", "CartPole-v1", "--output", "agent.zip"),
+        ("diagnose", "run", "--output", "run/networks/best.safetensors"),
+    ],
+)
+def test_what_is_read_is_not_overwritten(agent, tmp_path, monkeypatch, conqur, arguments):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "copy.zip").write_bytes(agent.read_bytes())
+    (tmp_path / "run" / "networks").mkdir(parents=True)
+    (tmp_path / "run" / "networks" / "best.safetensors").write_bytes(to_bytes(load(agent)))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}
+    status, _, err = conqur(*arguments)
+    assert status == 2
+    sentence("would overwrite what is read: name another file", err)
+    assert {path: path.read_bytes() for path in before} == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (("import", "agent.zip", "--preprocessing", "sb3", "--output", "x"), "is for pictures"),
+        (("inspect", "."), "it is a folder"),
+        (("tune", "agent.zip", "--env", "CartPole-v1", "--num-envs", "1e9"), "at most 10,000"),
+        (("tune", "agent.zip", "--env", "CartPole-v1", "--updates", "1e99"), "below 2³¹"),
+        (("tune", "agent.zip", "--env", "CartPole-v1", "--proximal", "1e300"), "at most 1e+30"),
         (("evaluate", "agent.zip"), "does not say what it was trained on: name it with --env"),
         (("tune", "agent.zip"), "does not say what it was trained on: name it with --env"),
         (("diagnose", "agent.zip"), "does not say what it was trained on: name it with --env"),

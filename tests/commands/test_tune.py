@@ -8,7 +8,7 @@ import pytest
 from tiny_runs import sentence
 
 from conqur import tuning_run
-from conqur.pretrained import load
+from conqur.pretrained import load, to_bytes
 
 TINY = (
     *("--preset", "paper-8"),
@@ -191,6 +191,45 @@ def test_other_searches_go_on_as_if_they_had_not_been_killed(
     assert conqur("tune", *arguments, tmp_path / "whole", "--json")[0] == 0
     killed_after(2, monkeypatch, conqur, *arguments, tmp_path / "killed")
     same_runs(tmp_path / "killed", tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("rows", "features", "action", "words"),
+    [
+        (60, 4, 7, "data.npz has 8 actions, but the network chooses among 2"),
+        (60, 5, 1, "data.npz holds observations of shape [5], but the network takes [4]"),
+        (10, 4, 1, "--transitions must be at most 10, which is what data.npz holds, got 40"),
+    ],
+)
+def test_data_that_does_not_fit_the_network_is_refused(
+    network, tmp_path, monkeypatch, conqur, rows, features, action, words
+):
+    monkeypatch.chdir(tmp_path)
+    seen = np.zeros((rows, features), np.float32)
+    actions, rewards = np.full(rows, action), np.zeros(rows)
+    np.savez(
+        "data.npz",
+        observations=seen,
+        actions=actions,
+        rewards=rewards,
+        next_observations=seen,
+        terminals=np.zeros(rows, bool),
+    )
+    status, _, err = conqur("tune", network, *TINY, "--env", "data.npz", "--run-dir", "run")
+    assert status != 0
+    sentence(words, err)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_discount_is_that_of_the_network_s_training(network, tmp_path, conqur):
+    other = load(network)
+    other.origin["discount"] = 0.9
+    (tmp_path / "n.safetensors").write_bytes(to_bytes(other))
+    arguments = ("tune", tmp_path / "n.safetensors", *TINY, "--levels", "1", "--json", "--run-dir")
+    for given, expected in (((), 0.9), (("--discount", "0.5"), 0.5)):
+        assert conqur(*arguments, tmp_path / f"{expected}", *given)[0] == 0
+        found = json.loads((tmp_path / f"{expected}" / "config.json").read_text())
+        assert found["discount"] == expected
 
 
 def test_rewards_are_clipped_as_in_training(tuned):

@@ -55,10 +55,17 @@ def test_bar_chart_is_laid_out_in_per_cent_of_the_highest_value():
         title="title",
         references=[Reference("best", 1.0), Reference("optimum", 4.0)],
     )
-    assert re.findall(r'<rect x="0" y="\d+" width="(.*?)"', svg) == ["12.5%", "25%"]
+    assert re.findall(r'<rect x="0%" y="\d+" width="(.*?)"', svg) == ["12.5%", "25%"]
     assert re.findall(r'class="reference" x1="(.*?)"', svg) == ["25%", "100%"]
     assert ">0.5</tspan>" in svg
     assert ">a lot</tspan>" in svg
+
+
+def test_negative_bars_go_to_the_left_of_zero():
+    svg = report.bar_chart([Bar("loss", -3.0, interval=(-4, -1)), Bar("gain", 1.0)], title="title")
+    bars = re.findall(r'<rect x="(.*?)" y="\d+" width="(.*?)" height="14" style', svg)
+    assert bars == [("0%", "75%"), ("75%", "25%")]
+    assert 'class="whisker" x1="0%" x2="50%"' in svg
 
 
 def test_bar_chart_of_zeros():
@@ -126,6 +133,6 @@ def test_style_is_found_and_loads_nothing():
 def test_bars_show_their_intervals_within_the_chart():
     bars = [Bar("one", 1.0, interval=(0.5, 2.0)), Bar("two", 0.5, interval=(-1.0, 1.0))]
     svg = report.bar_chart(bars, title="title")
-    assert re.findall(r'<rect x="0" y="\d+" width="(.*?)"', svg) == ["50%", "25%"]
+    assert re.findall(r'<rect x="0%" y="\d+" width="(.*?)"', svg) == ["50%", "25%"]
     whiskers = re.findall(r'class="whisker" x1="(.*?)" x2="(.*?)" y1="(.*?)"', svg)
     assert whiskers == [("25%", "100%", "27.0"), ("0%", "50%", "67.0")]
