@@ -258,6 +258,21 @@ def test_the_published_agent_in_the_readme_is_that_of_the_results():
     assert f"scores {theirs['mean']:.1f} over {theirs['episodes']} episodes" in text
 
 
+def test_the_run_with_the_paper_s_settings_is_told_as_it_was():
+    text = re.sub(r"\s+", " ", (ROOT / "results/README.md").read_text()).replace("−", "-")
+    folder = ROOT / "results/tuning/minatar_breakout_paper16"
+    found = json.loads((folder / "summary.json").read_text())
+    best, chosen, scored = (
+        found[name] for name in ("best_of_evaluations", "chosen", "chosen_by_score")
+    )
+    assert f"node {best['node']} after level {best['level']}, +{best['gain']:.2f} points" in text
+    assert best["node"] == chosen["node"]
+    for one, words in ((chosen, "+{:.2f} (95 % interval {:.2f} to"), (scored, "{:.2f} ({:.2f} to")):
+        assert words.format(one["gain"], one["gain_interval"][0]) in text
+    assert f"took {found['seconds'] / 60:.0f} minutes" in text
+    assert len((folder / "tree.jsonl").read_text().splitlines()) > 1000
+
+
 def test_the_diagnosis_in_the_readme_is_that_of_the_results():
     """Rounded as it is there."""
     text = re.sub(r"\s+", " ", (ROOT / "README.md").read_text())
