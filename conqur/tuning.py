@@ -30,6 +30,7 @@ from conqur.search.growing import Grower, Growing
 from conqur.search.node import Tree
 from conqur.search.refining import Regression
 from conqur.search.rollouts import Rollouts
+from conqur.search.scoring import NO_ACTION
 from conqur.search.strict import StrictSampler, check_size
 from conqur.training_run import default_preset, device_memory
 
@@ -56,6 +57,11 @@ class Tuning:
         regressor = network.regressor
         self.approximator: Approximator = WholeNetwork() if whole else LinearTuning(regressor.body)
         self.root = jax.device_get(regressor if whole else regressor.head)
+        if network.architecture.actions >= NO_ACTION:
+            raise ValueError(
+                f"the network has {network.architecture.actions} actions, where at most "
+                f"{NO_ACTION - 1} are possible"
+            )
         if config.children == "strict":
             _check_strict(config, regressor)
         _check_memory(config, self.approximator, network)
@@ -208,8 +214,10 @@ def _collector(
         )
     assert place is not None
     place.make(1).close()  # refuses a network of another game
+    # Networks of other tools have this also for pictures that are none of Atari games.
+    preprocessing = config.preprocessing if place.is_atari else ""
     environments = in_groups(
-        lambda copies: make(config.environment, copies, preprocessing=config.preprocessing or None),
+        lambda copies: make(config.environment, copies, preprocessing=preprocessing or None),
         config.num_envs,
         seed=config.seed,
     )

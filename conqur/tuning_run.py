@@ -168,16 +168,16 @@ def _finish(
         origin = {"node": node.id, "level": node.level}
         network = to_bytes(tuning.pretrained(node.weights.theta, origin))
         run.write_network(f"node-{node.id}.safetensors", network)
-    by_score = top(tree.pool, 1)[0]
-    candidates = [(node.weights.theta, node.id, node.level) for node in tree.pool]
+    whole = [node for node in tree.pool if is_finite(node.weights.theta)]
+    if not whole:
+        return _all_diverged(tuning, run, tree, records, warn)
+    by_score = top(whole, 1)[0]
+    candidates = [(node.weights.theta, node.id, node.level) for node in whole]
     known = {number for _, number, _ in candidates}
     candidates += [
         (theta, row["node"], row["level"] - 1)  # evaluated after the level that made it
         for theta, row in records.champions
         if row["node"] not in known
-    ]
-    candidates = [candidate for candidate in candidates if is_finite(candidate[0])] or candidates[
-        :1
     ]
     summary: dict[str, Any] = {
         "environment": config.environment,
@@ -218,6 +218,27 @@ def _finish(
     return summary
 
 
+def _all_diverged(
+    tuning: Tuning,
+    run: RunDirectory,
+    tree: Tree,
+    records: Records,
+    warn: Callable[[str], None],
+) -> dict[str, Any]:
+    """Hand the checkpoint back, since there is nothing else."""
+    warn("all nodes diverged: lower the learning rate")
+    network = tuning.pretrained(tuning.root, {"tuned": "checkpoint", "level": -1})
+    run.write_network("best.safetensors", to_bytes(network))
+    return {
+        "environment": tuning.config.environment,
+        "levels": tree.level,
+        "frames": records.frames,
+        "candidates": 0,
+        "handed_back": "checkpoint",
+        "written_back": _write_back(run, network, warn),
+    }
+
+
 def keep_original(run: RunDirectory, original: Path) -> None:
     """Keep a copy of the file of another tool, to write the network back like it.
 
@@ -226,6 +247,8 @@ def keep_original(run: RunDirectory, original: Path) -> None:
         original: the file.
     """
     suffix = written_suffix(original)
+    if suffix == ".safetensors":  # which all files of a run's own have
+        suffix = ".tensors"
     if suffix:
         run.write_network(ORIGINAL + suffix, original.read_bytes())
         mapping = original.with_name(original.name + ".json")
@@ -241,6 +264,9 @@ def _write_back(run: RunDirectory, best: Pretrained, warn: Callable[[str], None]
             continue
         try:
             run.write_network(name, write_like(best, original))
+            mapping = original.with_name(original.name + ".json")
+            if mapping.is_file():
+                run.write_network(f"{name}.json", mapping.read_bytes())
         except ValueError as error:
             warn(f"the network is not written in the format it came in: {error}")
             return None

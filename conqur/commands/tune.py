@@ -61,7 +61,8 @@ class Tune:
     end nodes play against the checkpoint on common fresh starts, and networks/best.safetensors in
     the run's folder is the best one, or the checkpoint itself if none is better beyond chance. A
     network of another tool is also written back in its format: networks/best.zip for
-    Stable-Baselines3.
+    Stable-Baselines3. Play is by the rules of `conqur evaluate`: in Atari games no sticky actions,
+    whatever the network was trained with.
 
     What no option says is as in --preset. A run that was stopped or killed goes on with
     `conqur tune --resume --run-dir DIR`. Ctrl-C and SIGTERM save first.
@@ -210,9 +211,9 @@ class Tune:
                     if before is not None and self.run_dir is None:
                         say(other_folder("tune", before, folder))
                     say(_header(config, f"preset {self.preset or 'quick'}", folder))
-                run.write_network("checkpoint.safetensors", to_bytes(network))
                 if original is not None and network.format != "conqur":
                     keep_original(run, original)
+                run.write_network("checkpoint.safetensors", to_bytes(network))
                 return folder, self._search(tuning, run, None)
 
     def _go_on(self, command: str) -> tuple[Path, "Found"]:
@@ -357,6 +358,8 @@ def _header(config: "TuneConfig", settings: str, folder: Path) -> str:
 
 def _verdict(summary: dict[str, Any]) -> str:
     """What came of it, in words."""
+    if not summary["candidates"]:
+        return "All nodes diverged: the checkpoint itself is handed back."
     if "chosen" not in summary:
         node = summary["chosen_by_score"]["node"]
         return f"Nothing was played; node {node} has the best score."

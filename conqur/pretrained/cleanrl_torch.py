@@ -1,7 +1,8 @@
 """CleanRL: `.cleanrl_model` files of its torch scripts dqn.py and dqn_atari.py."""
 
 from conqur.pretrained.array_files import ArrayFile, Names
-from conqur.pretrained.assembling import from_torch, nature, perceptron, to_torch
+from conqur.pretrained.assembling import from_torch, perceptron, to_torch
+from conqur.pretrained.atari_networks import atari_network
 from conqur.pretrained.format import Content, Format
 from conqur.pretrained.mapped import has_mapping
 from conqur.pretrained.network import Pretrained
@@ -37,7 +38,7 @@ class CleanRLTorch(Format):
         file = read_torch(content.data)
         convolutions, layers = from_torch(file.layers(_names_in(file)))
         if convolutions:
-            regressor, architecture = nature(convolutions, layers, same=False)
+            regressor, architecture = atari_network(convolutions, layers, same=False)
         else:
             regressor, architecture = perceptron(layers)
         preprocessing = "cleanrl" if convolutions else ""

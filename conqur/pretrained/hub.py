@@ -6,12 +6,15 @@ from pathlib import Path
 
 _ID = re.compile(r"[\w-]+/[\w.-]+", re.ASCII)
 _NETWORKS = ("*.zip", "*.cleanrl_model", "*.safetensors", "*.pth")
+_SUFFIXES = {kind.removeprefix("*") for kind in _NETWORKS}
 _SB3 = re.compile(r"(?:dqn|ddqn)-(.+)")
 _CLEANRL = re.compile(r"(.+)-dqn(?:_\w+)?-seed\d+")
 
 
 def is_hub_id(path: Path) -> bool:
     """Whether this is the name of a model, such as sb3/dqn-CartPole-v1, and of no file here."""
+    if path.suffix in _SUFFIXES or path.parent.is_dir():
+        return False
     return _ID.fullmatch(path.as_posix()) is not None and not os.path.lexists(path)
 
 
@@ -54,4 +57,7 @@ def hub_file(name: str) -> Path:
     found = sorted(path for kind in _NETWORKS for path in folder.glob(kind))
     if not found:
         raise ValueError(f"the model {name} holds no network in a format that conqur reads")
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found)
+        raise ValueError(f"the model {name} holds several networks ({names}): name one in {folder}")
     return found[0]

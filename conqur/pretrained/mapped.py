@@ -40,8 +40,10 @@ from conqur.pretrained.assembling import (
     taken_apart,
     to_torch,
 )
+from conqur.pretrained.atari_networks import MOST_ACTIONS
 from conqur.pretrained.format import Content, Format
 from conqur.pretrained.network import Pretrained
+from conqur.pretrained.stored import MOST_AXES
 from conqur.pretrained.torch_files import is_torch, read_torch
 from conqur.regressor import BODIES, Architecture, Regressor
 
@@ -194,6 +196,8 @@ def _obvious(file: ArrayFile) -> Names:
         return []
     axes = [len(file.places[weight].shape) for weight in weights]
     is_nature = len(axes) > 4 and axes == [4, 4, 4] + [2] * (len(axes) - 3)
+    if is_nature and file.places[weights[-1]].shape[0] > MOST_ACTIONS:
+        return []  # no values of actions, but distributions of returns perhaps
     return names if is_nature else []
 
 
@@ -240,6 +244,8 @@ def _read_safetensors(data: bytes) -> ArrayFile:
     places = {}
     for name, array in header.items():
         shape, strides = tuple(array["shape"]), [1]
+        if len(shape) > MOST_AXES:
+            raise ValueError(f"its array {name[:60]!r} has {len(shape)} axes")
         for size in reversed(shape[1:]):
             strides.insert(0, strides[0] * size)
         start = 8 + length + array["data_offsets"][0]

@@ -204,6 +204,10 @@ def _pickle_end(data: bytes, start: int) -> int:
     return stream.tell()
 
 
+MOST_NAMES, MOST_LETTERS = 10_000, 200
+"""In a dict of tensors; others would only take memory."""
+
+
 def _tensors(root: Any) -> Iterator[tuple[str, _Tensor]]:
     """All tensors in dicts, with their names, in order; a dict that comes twice counts once."""
     seen: set[int] = set()
@@ -213,7 +217,9 @@ def _tensors(root: Any) -> Iterator[tuple[str, _Tensor]]:
             yield ".".join(names), value
         elif isinstance(value, dict) and len(names) < MOST_DEPTH and id(value) not in seen:
             seen.add(id(value))
-            words = ((name, item) for name, item in value.items() if isinstance(name, str))
+            words = [(name, item) for name, item in value.items() if isinstance(name, str)]
+            if len(words) > MOST_NAMES or any(len(name) > MOST_LETTERS for name, _ in words):
+                raise ValueError("its names are too many or too long to be those of a network")
             yield from itertools.chain.from_iterable(within(v, (*names, n)) for n, v in words)
 
     return within(root, ())

@@ -102,7 +102,7 @@ class Commitments:
         buffer = self.buffer
         self._places = list(places)
         for level, row in enumerate(self._places):
-            # Levels that are no longer in the ring are overwritten by those that are.
+            # Levels that are no longer in the ring have no weight in the buffer any more.
             nothing = np.zeros((len(row), self._width), np.uint8)
             out = row >= buffer.capacity
             given = (ring[level % len(ring)], nothing, out)

@@ -29,6 +29,7 @@ from conqur.search.refining import (
     stack,
     unstack,
 )
+from conqur.search.rollouts import is_finite
 from conqur.search.saving import pick
 from conqur.search.scoring import SCORES, Scores
 from conqur.search.sharding import Devices
@@ -202,7 +203,7 @@ class Grower(World):
         self._resident = _Resident(tuple(int(i) for i in ids[: len(births)]), weights)
         after = unstack(self._approximator, jax.device_get(weights), len(births))
         scores, assignment = jax.device_get((scores, assignment))
-        values = self._values(births, scores, after, level)
+        values = self._values(births, scores, after, level, bool(data.initial.any()))
         self.found = _found(scores, assignment, len(births)) | {
             "returns": list(data.returns),
             "steps": data.steps,
@@ -326,18 +327,23 @@ class Grower(World):
         return jnp.asarray(assigned)
 
     def _values(
-        self, births: Sequence[Birth], scores: Scores, weights: list[Weights], level: int
+        self,
+        births: Sequence[Birth],
+        scores: Scores,
+        weights: list[Weights],
+        level: int,
+        begun: bool,
     ) -> list[float]:
+        """The nodes' scores; `begun`: some episode began in the batch."""
         if self._rollouts is not None and self._growing.scoring == "rollouts":
             gains = self._rollouts([one.theta for one in weights], level)
             return [-float(gain) for gain in gains]
         values = SCORES[self._growing.scoring](scores)
-        # A batch in which no episode began says nothing of first states.
+        if self._growing.scoring == "initial-label" and not begun:
+            values = [birth.parent.score for birth in births]  # the batch says nothing of starts
         return [
-            birth.parent.score
-            if math.isnan(value) and self._growing.scoring == "initial-label"
-            else float(value)
-            for birth, value in zip(births, values, strict=False)
+            float(value) if is_finite(one.theta) else math.nan
+            for value, one in zip(values, weights, strict=False)
         ]
 
 

@@ -145,4 +145,4 @@ def evict(pool: tuple[Node, ...], frontier: tuple[Node, ...], size: int) -> tupl
 
 
 def _rank(node: Node) -> tuple[float, int]:
-    return (math.inf if math.isnan(node.calibrated) else node.calibrated, node.id)
+    return (node.calibrated if math.isfinite(node.calibrated) else math.inf, node.id)

@@ -151,13 +151,13 @@ def refine(
     axes = axes_of(approximator, weights.theta)
     own = _Own(assignment.labels, buffer.assigned, assignment.gap)
     own_axes = _Own(0, 1, 0)  # type: ignore[arg-type]
-    scored = buffer.draw(score_key, how.scored_pairs)[0]
+    scored, drawn = buffer.draw(score_key, how.scored_pairs)
 
     def objective(theta: Any, own: _Own, rows: Any, places: Any) -> Float[Array, ""]:
         states = jnp.take(batch.states, rows, axis=0)
         unit = _unit(own.gap, how)
         if how.penalised:
-            pairs, assigned, counts = pairs_of(buffer, own.committed, places)
+            pairs, assigned, counts = pairs_of(buffer, own.committed, places, drawn)
             q_values = approximator.predict(theta, jnp.concatenate([states, pairs]))
             loss = penalised_loss(
                 q_values[: len(rows)],
@@ -195,7 +195,7 @@ def refine(
             parent,
             batch,
             initial,
-            pairs_of(buffer, own.committed, scored),
+            pairs_of(buffer, own.committed, scored, drawn),
             training_loss=loss,
             discount=how.discount,
             penalty_weight=how.penalty_weight * _unit(own.gap, how),
@@ -248,7 +248,7 @@ def _half_distance(theta: Any, root: Any) -> Float[Array, ""]:
 
 
 def _quasi_newton(objective: Any, theta: Any, steps: int) -> tuple[Any, Float[Array, " U"]]:
-    """L-BFGS from θ: the best point it found."""
+    """L-BFGS from θ: its last point, or θ itself if that is better."""
     optimizer = optax.lbfgs()
     value_and_grad = optax.value_and_grad_from_state(objective)
 

@@ -119,7 +119,10 @@ def _max_labels(
 
 
 def pairs_of(
-    buffer: ConsistencyBuffer, committed: UInt8[Array, " C"], places: Int[Array, " P"]
+    buffer: ConsistencyBuffer,
+    committed: UInt8[Array, " C"],
+    places: Int[Array, " P"],
+    drawn: Bool[Array, ""],
 ) -> tuple[Array, Int[Array, " P"], Float[Array, " P"]]:
     """s', σ(s') and whether they count.
 
@@ -127,9 +130,10 @@ def pairs_of(
         buffer: with the states.
         committed: a node's assignments, in the places of the states.
         places: of the pairs.
+        drawn: whether there was anything to draw the places from.
     """
     assigned = committed[places].astype(jnp.int32)
-    counts = (assigned != NO_ACTION) & (buffer.born[places] >= 0)
+    counts = (assigned != NO_ACTION) & (buffer.born[places] >= 0) & drawn
     successors = jnp.take(buffer.successors, places, axis=0)
     if jnp.issubdtype(successors.dtype, jnp.floating):  # kept in half the precision
         successors = successors.astype(jnp.float32)

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+import safetensors.numpy
 from tiny_runs import sentence
 from torch_by_hand import random_arrays, sb3_zip, state_dict
 
@@ -45,9 +46,7 @@ def test_imported_and_exported_again_a_file_is_the_same(agent, tmp_path, conqur)
 
 def test_a_tuned_agent_comes_back_in_its_format(agent, tmp_path, conqur):
     run = tmp_path / "run"
-    small = ("--levels", "2", "--transitions", "40", "--nodes", "2", "--expanded", "1")
-    small += ("--splitting-factor", "2", "--num-envs", "2", "--rollout-episodes", "2")
-    arguments = ("tune", agent, "--env", "CartPole-v1", *small, "--final-episodes", "4")
+    arguments = ("tune", agent, "--env", "CartPole-v1", *SMALL)
     status, out, err = conqur(*arguments, "--run-dir", run)
     assert status == 0, err
     assert str(run / "networks" / "best.zip") in out
@@ -57,6 +56,36 @@ def test_a_tuned_agent_comes_back_in_its_format(agent, tmp_path, conqur):
     np.testing.assert_array_equal(
         best.regressor.body.layers[0].weight, load(agent).regressor.body.layers[0].weight
     )
+
+
+SMALL = (
+    *("--levels", "2", "--transitions", "40", "--nodes", "2", "--expanded", "1"),
+    *("--splitting-factor", "2", "--num-envs", "2", "--rollout-episodes", "2"),
+    *("--final-episodes", "4"),
+)
+
+
+def test_a_mapped_network_comes_back_beside_our_own(tmp_path, conqur):
+    arrays = random_arrays({"a": (6, 4), "b": (2, 6)})
+    path, networks = tmp_path / "mine.safetensors", tmp_path / "run" / "networks"
+    safetensors.numpy.save_file(arrays, path)
+    mapping = {"layers": ["a", "b"], "environment": "CartPole-v1"}
+    path.with_name(path.name + ".json").write_text(json.dumps(mapping))
+    assert conqur("tune", path, *SMALL, "--run-dir", tmp_path / "run", "--json")[0] == 0
+    ours, theirs = load(networks / "best.safetensors"), load(networks / "best.tensors")
+    assert (ours.format, theirs.format) == ("conqur", "mapped")
+    np.testing.assert_array_equal(ours.head.weight, theirs.head.weight)
+
+
+def test_if_all_nodes_diverge_the_checkpoint_is_handed_back(agent, tmp_path, conqur):
+    diverging = ("--children", "boltzmann", "--scoring", "loss", "--units", "q")
+    diverging += ("--learning-rate", "1e30", "--updates", "5", "--evaluation-episodes", "2")
+    arguments = ("tune", agent, "--env", "CartPole-v1", *SMALL, *diverging)
+    status, out, err = conqur(*arguments, "--run-dir", tmp_path / "run")
+    assert status == 0, err
+    assert "All nodes diverged: the checkpoint itself is handed back" in out
+    best = (tmp_path / "run" / "networks" / "best.zip").read_bytes()
+    assert best == agent.read_bytes()
 
 
 @pytest.mark.parametrize("command", ["tune", "diagnose", "evaluate"])

@@ -1,6 +1,7 @@
 """Files of all formats through one door."""
 
 import json
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import pytest
 
 import conqur
 from conqur.pretrained import Pretrained, find_networks, to_bytes, write_like, written_suffix
+from conqur.pretrained.hub import is_hub_id
 from conqur.regressor import Architecture, Dense, initial_regressor
 
 
@@ -138,6 +140,7 @@ def test_models_that_are_not_there_are_refused(hub, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="no such model could be had from the Hugging Face Hub"):
         conqur.load("sb3/dqn-Nothing-v0")
+    assert not is_hub_id(Path("models/agent.zip"))  # but a file that is not there
     hub("someone/else", "notes.txt", b"")
     with pytest.raises(ValueError, match="holds no network in a format that conqur reads"):
         conqur.load("someone/else")
