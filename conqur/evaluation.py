@@ -25,6 +25,8 @@ PATIENCE = 27_000
 """The most steps of an episode, where no time limit ends it before: the paper's 108,000 frames."""
 REPORT_EVERY = 100
 """Steps between two reports of progress."""
+FEW = 16
+"""So many games are not worth another compiled program for fewer."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,8 @@ def evaluate(
 ) -> tuple[Evaluation, ...]:
     """Play `policies` ε-greedy policies beside one another; one `Evaluation` for each.
 
-    Episodes are played in rounds: all copies begin together and those that are done wait for the
-    rest, so that no policy's episodes are counted because they were short. With `frames`, a policy
+    Episodes are played in rounds: all copies begin together and those that are done rest until all
+    are, so that no policy's episodes are counted because they were short. With `frames`, a policy
     plays its episodes 0, 1, 2, … until their frames come to that many, and the one that crosses
     the line is played to its end and counted, as in Dopamine: leaving it out would leave out the
     long ones. No-op starts and time limits are the environment's; without such a limit an episode
@@ -141,7 +143,7 @@ def act(
     observations: Array,
     frames: Any,
     reset: Any,
-    keys: Key[Array, " E"],
+    keys: Key[Array, "K E"],
     time: Any,
     epsilon: Any,
 ) -> tuple[Array, Int[Array, " N"], Float[Array, "K E A"]]:
@@ -153,7 +155,7 @@ def act(
         observations: before the step, [K, E, *observation_shape].
         frames: the newest, [N, ...] with N = K·E.
         reset: where a new episode began, [N].
-        keys: of the episodes, the same for all policies.
+        keys: of the episodes.
         time: how many times each of them acted before.
         epsilon: the probability of a random action.
 
@@ -170,10 +172,10 @@ def act(
             f"q must give Q-values of shape {list(wanted)}, one for each of the "
             f"{wanted[-1]} actions of {spec.name}, got {list(q_values.shape)}"
         )
-    explore, at_random = jax.vmap(_exploration, (0, None, None, None))(
-        keys, time, epsilon, wanted[-1]
-    )
-    actions = jnp.where(explore[None], at_random[None], jnp.argmax(q_values, axis=-1))
+    options = (None, None, None)
+    explorations = jax.vmap(jax.vmap(_exploration, (0, *options)), (0, *options))
+    explore, at_random = explorations(keys, time, epsilon, wanted[-1])
+    actions = jnp.where(explore, at_random, jnp.argmax(q_values, axis=-1))
     actions = jnp.where(jnp.isnan(q_values).any(axis=-1), -1, actions)
     return observations, jnp.ravel(actions), q_values
 
@@ -236,9 +238,9 @@ class _Budget(NamedTuple):
         steps_before = np.cumsum(play.lengths, axis=1) - play.lengths
         return (np.arange(play.lengths.shape[1]) < self.episodes) & (steps_before < self.steps)
 
-    def pending(self, play: _Play) -> bool:
-        """Whether any of the needed episodes has to go on."""
-        return bool((self.needed(play) & ~play.over).any())
+    def pending(self, play: _Play) -> Bool[np.ndarray, "K I"]:
+        """Which episodes have to go on."""
+        return self.needed(play) & ~play.over
 
     def progress(self, play: _Play) -> Float[np.ndarray, " K"]:
         """How much of the budget each policy used."""
@@ -249,6 +251,31 @@ class _Budget(NamedTuple):
     def spent(self, play: _Play) -> bool:
         """Whether all policies used their budget."""
         return bool((self.progress(play) == 1).all())
+
+
+class _Table(NamedTuple):
+    """The games that are looked at: as many of every policy."""
+
+    copies: Int[np.ndarray, "K E"]
+    """Their places in the environment."""
+    observations: Array
+    """[K, E, *observation_shape]."""
+    keys: Key[Array, "K E"]
+
+    def smaller(self, going_on: Bool[np.ndarray, "K C"]) -> "_Table":
+        """A quarter of it, if all games that go on have room there.
+
+        Args:
+            going_on: which of all copies have to go on.
+        """
+        policies, size = self.copies.shape
+        wanted = np.ravel(going_on)[self.copies]
+        quarter = -(-size // 4)
+        if policies * size <= FEW or wanted.sum(axis=1).max() > quarter:
+            return self
+        kept = np.argsort(~wanted, axis=1, kind="stable")[:, :quarter]
+        places = (np.arange(policies)[:, None], kept)
+        return _Table(self.copies[places], self.observations[places], self.keys[places])
 
 
 def _play_round(
@@ -266,15 +293,33 @@ def _play_round(
     copies = environment.num_envs // policies
     seeds, keys = episode_seeds(seed, range(first, first + copies))
     frames, reset = environment.reset(seeds * policies), np.ones(environment.num_envs, bool)
-    observations = jnp.zeros((policies, copies, *spec.observation_shape), spec.frame_dtype)
+    table = _Table(
+        copies=np.arange(environment.num_envs).reshape(policies, copies),
+        observations=jnp.zeros((policies, copies, *spec.observation_shape), spec.frame_dtype),
+        keys=jnp.broadcast_to(keys, (policies, copies)),
+    )
     now = _Play.nothing(policies, copies)
     play = earlier.followed_by(now)
+    actions = np.zeros(environment.num_envs, np.int32)
     time = 0
-    while budget.pending(play):
+    while (going_on := budget.pending(play)[:, first:]).any():
+        environment.rest(np.ravel(~going_on))
+        table = table.smaller(going_on)
+        everything = table.copies.size == environment.num_envs
+        seen = slice(None) if everything else np.ravel(table.copies)
         observations, chosen, _ = act(
-            q, spec, observations, frames, reset, keys, np.int32(time), np.float32(epsilon)
+            q,
+            spec,
+            table.observations,
+            frames[seen],
+            reset[seen],
+            table.keys,
+            np.int32(time),
+            np.float32(epsilon),
         )
-        step = environment.step(checked_actions(chosen))
+        table = table._replace(observations=observations)
+        actions[seen] = checked_actions(chosen)
+        step = environment.step(actions)
         frames, reset = step.frame, step.reset
         now = now.after(step)
         play = earlier.followed_by(now)

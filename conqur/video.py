@@ -110,7 +110,7 @@ def play(
     time = 0
     while not over and time < max_steps:
         observations, chosen, found = act(
-            q, spec, observations, frames, reset, keys, np.int32(time), np.float32(epsilon)
+            q, spec, observations, frames, reset, keys[None], np.int32(time), np.float32(epsilon)
         )
         actions, q_values = checked_actions(chosen), np.asarray(found, np.float64)[0, 0]
         yield Moment(environment.render(), time, score, q_values, int(actions[0]))

@@ -212,6 +212,22 @@ def test_one_episode_without_end_is_counted_with_the_others(monkeypatch, copies)
     assert result.finished
 
 
+def test_games_that_are_over_are_no_longer_looked_at_which_changes_no_score(monkeypatch):
+    shapes, results = [], []
+
+    def q(observations):
+        shapes.append(observations.shape[:2])
+        return Balance(WEIGHTS)(observations)
+
+    for few in (10**6, 1):
+        monkeypatch.setattr(evaluation, "FEW", few)
+        environment = make("CartPole-v1", 24)
+        results.append(evaluate(q, environment, policies=3, episodes=20, epsilon=0.1, seed=5))
+    assert results[0] == results[1]
+    assert len({length for result in results[0] for length in result.lengths}) > 10
+    assert set(shapes) == {(3, 8), (3, 2), (3, 1)}  # these are programs: q is seen once for each
+
+
 def test_exploration_rate_and_choice():
     environment = Script(50, length=lambda seed: 60, actions=4)
     evaluate(always(3, 4), environment, episodes=50, epsilon=0.4)

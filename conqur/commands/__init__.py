@@ -7,6 +7,7 @@ from conqur.commands.diagnose import Diagnose
 from conqur.commands.evaluate import Evaluate
 from conqur.commands.network_files import Export, Import, Inspect
 from conqur.commands.play import Play
+from conqur.commands.report import Report
 from conqur.commands.train import Train
 from conqur.commands.tune import Tune
 
@@ -16,6 +17,7 @@ COMMANDS: dict[str, Any] = {
     "diagnose": Diagnose,
     "evaluate": Evaluate,
     "play": Play,
+    "report": Report,
     "inspect": Inspect,
     "import": Import,
     "export": Export,

@@ -10,7 +10,7 @@ import tyro
 from conqur._files import replacing
 from conqur._messages import printable
 from conqur.commands.starting import is_code
-from conqur.commands.support import Flag, UsageError, check_writable, option
+from conqur.commands.support import Flag, UsageError, check_writable, option, sparkline
 
 if TYPE_CHECKING:
     from conqur.pretrained import Pretrained
@@ -50,6 +50,9 @@ def one_network(path: Path, environment: str | None) -> "tuple[Path, Pretrained]
 class Inspect:
     """Say what a network's file holds, without executing anything in it.
 
+    Without FILE, the networks that come with conqur are listed: bundled:NAME stands for one
+    wherever a file can be named, and has a card that says how it was trained and what it scores.
+
     FILE is of conqur, Stable-Baselines3 (.zip), CleanRL (.cleanrl_model, of torch or JAX), Dopamine
     (ckpt.N, or a checkpoint of TensorFlow), dqn_zoo, a state dict of torch or safetensors, or the
     name of a model on the Hugging Face Hub. What the arrays of a state dict or of safetensors are
@@ -57,12 +60,16 @@ class Inspect:
     network needs none. `python -m pydoc conqur.pretrained.mapped` has all that it can say.
 
     Examples:
+      conqur inspect
+      conqur inspect bundled:Pong
       conqur inspect CartPole-v1.zip
       conqur inspect sb3/dqn-CartPole-v1 --json
       conqur inspect agent.pth
     """
 
-    file: File
+    file: Annotated[
+        tyro.conf.Positional[Path | None], option("FILE", "all that come with conqur")
+    ] = None
     """The network's file."""
     json: Flag = False
     """Print it as one JSON object."""
@@ -71,9 +78,12 @@ class Inspect:
         """Read the file and tell."""
         import jax
 
-        from conqur.pretrained import described, load
+        from conqur.pretrained import card, described, is_bundled, load
         from conqur.runs import flatten
 
+        if self.file is None:
+            _list_bundled(as_json=self.json)
+            return
         network = load(self.file)
         arrays = flatten(jax.device_get(network.regressor))
         weights = sum(array.size for array in arrays.values())
@@ -87,6 +97,7 @@ class Inspect:
                 "preprocessing": network.preprocessing,
                 "origin": network.origin,
             }
+            about |= {"card": card(self.file)} if is_bundled(self.file) else {}
             print(json.dumps(about))
             return
         told = {
@@ -97,11 +108,49 @@ class Inspect:
         if network.preprocessing:
             told["preprocessing"] = network.preprocessing
         told |= {name: str(value) for name, value in network.origin.items()}
+        told |= _card_in_words(card(self.file)) if is_bundled(self.file) else {}
         width = max(len(name) for name in (*told, *arrays))
         for name, value in told.items():
             print(f"{printable(name):<{width}}  {printable(value)}")
         for name, array in arrays.items():
             print(f"{name:<{width}}  {' × '.join(str(side) for side in array.shape)}")
+
+
+def _list_bundled(*, as_json: bool) -> None:
+    from conqur.pretrained import bundled_names, card
+
+    cards = {name: card(name) for name in bundled_names()}
+    if as_json:
+        print(json.dumps(cards))
+        return
+    width = max(len(name) for name in cards)
+    print(f"{'network':<{width}}  {'frames':>7}  score (95 % interval)")
+    for name, about in cards.items():
+        frames = f"{about['frames'] / 1e6:.1f}M"
+        print(f"{name:<{width}}  {frames:>7}  {_score(about)}")
+    print("\nMore of each: conqur inspect NAME. Tune one: conqur tune NAME.")
+
+
+def _card_in_words(about: dict[str, Any]) -> dict[str, str]:
+    """What the card of a network says."""
+    returns = [value for _, value in about["curve"]]
+    return {
+        "trained by": about["command"],
+        "frames": f"{about['frames']:,} ({about['steps']:,} steps, seed {about['seed']})",
+        "hardware": about["hardware"],
+        "returns then": f"{sparkline(returns)} up to {max(returns):,.6g}",
+        "score": f"{_score(about)}: {about['score']['command']}",
+        "precision": about["precision"],
+        "licence": about["licence"],
+    }
+
+
+def _score(about: dict[str, Any]) -> str:
+    score = about["score"]
+    low, high = score["interval"]
+    human = score["human_normalised"]
+    normalised = "" if human is None else f", {human:.0%} of human"
+    return f"{score['mean']:,.1f} ({low:,.1f} to {high:,.1f}){normalised}"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """What several commands need."""
 
 import contextlib
+import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -114,3 +115,12 @@ def check_writable(option: str, path: Path, *, keep: Sequence[Path] = ()) -> Non
         raise UsageError(f"{option} {str(path)!r}: {error}") from None
     if not os.access(folder, os.W_OK):
         raise UsageError(f"{option} {path}: the folder {folder} cannot be written to")
+
+
+def sparkline(values: Sequence[float], width: int = 30) -> str:
+    """Numbers as one line of little bars: of every part of them the mean."""
+    ends = [i * len(values) // width for i in range(width + 1)]
+    parts = [values[a:b] for a, b in itertools.pairwise(ends) if b > a]
+    means = [sum(part) / len(part) for part in parts]
+    low, span = min(means), (max(means) - min(means)) or 1.0
+    return "".join("▁▂▃▄▅▆▇█"[int((mean - low) / span * 7.999)] for mean in means)

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import shlex
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ import tyro
 from conqur.commands.network_files import one_network
 from conqur.commands.starting import free_folder, is_code, other_folder
 from conqur.commands.support import Flag, UsageError, as_typed, named_as_typed, option, say, warn
-from conqur.commands.train import Train
+from conqur.pretrained.bundle import DEFAULT
 
 if TYPE_CHECKING:
     from conqur.pretrained import Pretrained
@@ -41,11 +40,6 @@ OPTIONS = {name: "--" + name.replace("_", "-") for name in SETTINGS} | {
 }
 """What is typed for a setting."""
 
-FIRST = Path("runs") / "first-network"
-"""What is tuned if no network is named."""
-FIRST_STEPS = 40_000
-"""For how long it is trained."""
-
 Word = Annotated[str | None, option("NAME")]
 Whole = Annotated[int | None, option("INT")]
 Number = Annotated[float | None, option("FLOAT")]
@@ -67,10 +61,12 @@ class Tune:
     What no option says is as in --preset. A run that was stopped or killed goes on with
     `conqur tune --resume --run-dir DIR`. Ctrl-C and SIGTERM save first.
 
-    Without arguments it trains a small network for CartPole (half a minute) and tunes that.
+    Without arguments it tunes one of the networks that come with conqur (a minute or two on two
+    cores); `conqur inspect` lists them.
 
     Examples:
       conqur tune
+      conqur tune bundled:UpNDown
       conqur tune runs/MinAtar-Breakout-dqn/networks/weight-0-seed-0.safetensors
       conqur tune CartPole-v1.zip --env CartPole-v1
       conqur tune NETWORK --preset paper-16 --penalty-weight 1
@@ -79,7 +75,7 @@ class Tune:
     """
 
     checkpoint: Annotated[
-        tyro.conf.Positional[Path | None], option("CHECKPOINT", "a small network, trained first")
+        tyro.conf.Positional[Path | None], option("CHECKPOINT", "bundled:MinAtar-Asterix-0")
     ] = None
     """The network to tune, in any format that `conqur inspect --help` names."""
     env: Annotated[str | None, option("ID", "what the network was trained on")] = None
@@ -268,7 +264,8 @@ class Tune:
         from conqur.tuning import fresh_network
 
         if self.checkpoint is None and self.env is None and not self.whole_network:
-            return one_network(_first_network(), None)
+            say(f"No network was named: tuning {DEFAULT}, which comes with conqur.")
+            return one_network(Path(DEFAULT), None)
         if self.checkpoint is None:
             if not (self.whole_network and self.env):
                 raise UsageError(
@@ -288,7 +285,8 @@ class Tune:
 
     def _config(self, network: "Pretrained") -> "TuneConfig":
         from conqur.diagnosis import clips_rewards
-        from conqur.search.config import tune_config
+        from conqur.environments.atari import atari_game
+        from conqur.search.config import SHORTER_IN_ATARI, tune_config
         from conqur.tuning import digest
 
         basis = {
@@ -298,10 +296,14 @@ class Tune:
             "checkpoint": digest(network),
             "discount": network.discount,
         }
-        return tune_config(self.preset or "quick", **basis | self._given())
+        preset, environment = self.preset or "quick", self.env or network.environment
+        if ":" not in environment and atari_game(environment) is not None:
+            basis |= SHORTER_IN_ATARI.get(preset, {})
+        return tune_config(preset, **basis | self._given())
 
     def _report(self, folder: Path, found: "Found") -> None:
         from conqur.environments.data import is_data
+        from conqur.report.run_page import PAGE, verdict, write_page
 
         if self.json:
             about = {"finished": found.summary is not None, "level": found.level}
@@ -311,38 +313,14 @@ class Tune:
             resume = shlex.join(["conqur", "tune", "--resume", "--run-dir", str(folder)])
             tell(f"Stopped after level {found.level}; all is saved. Go on with: {resume}")
             return
-        tell(_verdict(found.summary))
+        tell(verdict(found.summary))
         best = folder / "networks" / "best.safetensors"
         tell(f"Network: {best}")
         if found.summary["written_back"] is not None:
             tell(f"The same, as it came: {best.with_name(found.summary['written_back'])}")
+        tell(f"Report: {write_page(folder, folder / PAGE)}")
         if not is_data(found.summary["environment"]):
             tell(f"Next: {shlex.join(['conqur', 'play', str(best)])}")
-
-
-def _first_network() -> Path:
-    """The run of a small network to tune where none was named; it is trained if it is not there."""
-    from conqur.pretrained import load
-
-    found = sorted((FIRST / "networks").glob("*.safetensors"))
-    if len(found) == 1 and load(found[0]).origin.get("step", 0) >= FIRST_STEPS:
-        say(f"No network was named: tuning the one in {FIRST}.")
-        return FIRST
-    if FIRST.exists():
-        train = Train(run_dir=FIRST, resume=True)
-    else:
-        say(f"No network was named: training a small one first, in {FIRST}.")
-        train = Train(
-            "CartPole-v1",
-            steps=FIRST_STEPS,
-            learning_starts=FIRST_STEPS // 20,
-            epsilon_steps=FIRST_STEPS // 2,
-            log_every=FIRST_STEPS // 8,
-            run_dir=FIRST,
-        )
-    with contextlib.redirect_stdout(sys.stderr):
-        train.run("conqur tune")
-    return FIRST
 
 
 def _header(config: "TuneConfig", settings: str, folder: Path) -> str:
@@ -354,28 +332,6 @@ def _header(config: "TuneConfig", settings: str, folder: Path) -> str:
         f"levels of {config.transitions:,} transitions, λ {config.penalty_weight:g}, {settings}, "
         f"on {jax.devices()[0].device_kind}, in {folder}"
     )
-
-
-def _verdict(summary: dict[str, Any]) -> str:
-    """What came of it, in words."""
-    if not summary["candidates"]:
-        return "All nodes diverged: the checkpoint itself is handed back."
-    if "chosen" not in summary:
-        node = summary["chosen_by_score"]["node"]
-        return f"Nothing was played; node {node} has the best score."
-    chosen, checkpoint = summary["chosen"], summary["checkpoint"]
-    low, high = chosen["gain_interval"]
-    compared = (
-        f"Of {summary['candidates']} nodes played anew {chosen['node']} was best. On "
-        f"{chosen['episodes']} fresh starts the checkpoint scores {checkpoint['mean']:.2f} and "
-        f"node {chosen['node']} {chosen['mean']:.2f}: {chosen['gain']:+.2f} (95 % interval "
-        f"{low:+.2f} to {high:+.2f})."
-    )
-    if summary["handed_back"] == "checkpoint":
-        chance = chosen["gain"] > 0 or (high is not None and high > 0)
-        verdict = "That may be chance" if chance else "No node is better"
-        return f"{compared} {verdict}: the checkpoint itself is handed back."
-    return f"{compared} Node {chosen['node']} is handed back."
 
 
 @contextlib.contextmanager

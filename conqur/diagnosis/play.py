@@ -172,6 +172,7 @@ def _recorded(
     spec, count = environment.spec, environment.num_envs
     copies = count // policies
     seeds, keys = episode_seeds(seed, range(copies))
+    keys = jnp.broadcast_to(keys, (policies, copies))
     frames, reset = environment.reset(seeds * policies), np.ones(count, bool)
     observations = jnp.zeros((policies, copies, *spec.observation_shape), spec.frame_dtype)
     rows: list[Any] = []
@@ -191,6 +192,7 @@ def _recorded(
         row = (step.reward, step.terminal, step.game_over)
         rows.append(tuple(np.array(values) for values in row))
         done |= rows[-1][2]
+        environment.rest(done)
     rewards, terminal, over = (np.stack(values) for values in zip(*rows, strict=True))
     return Record(rewards.astype(np.float64), terminal, over, np.stack(best))
 

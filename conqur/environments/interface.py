@@ -119,6 +119,9 @@ class VectorEnvironment(abc.ABC):
         self.send(actions)
         return self.receive()
 
+    def rest(self, resting: Bool[np.ndarray, " N"]) -> None:  # noqa: B027 (a hint)
+        """Say which copies nobody looks at until the next `reset`; they need not be stepped."""
+
     def render(self) -> np.ndarray:
         """A picture of the first environment for people, RGB, [H, W, 3]."""
         raise NotImplementedError(f"{self.spec.name} was not made with render=True")

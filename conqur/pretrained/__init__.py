@@ -1,5 +1,6 @@
 """Trained networks in files."""
 
+from conqur.pretrained.bundle import DEFAULT, bundled_names, card, is_bundled
 from conqur.pretrained.loading import (
     described,
     find_networks,
@@ -13,8 +14,12 @@ from conqur.pretrained.network import Pretrained
 
 __all__ = [
     "Pretrained",
+    "DEFAULT",
+    "bundled_names",
+    "card",
     "described",
     "find_networks",
+    "is_bundled",
     "load",
     "local_file",
     "to_bytes",

@@ -4,6 +4,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from conqur.pretrained.bundle import bundled_file, is_bundled
 from conqur.pretrained.cleanrl_jax import CleanRLJax
 from conqur.pretrained.cleanrl_torch import CleanRLTorch
 from conqur.pretrained.dopamine import Dopamine
@@ -46,8 +47,8 @@ def load(path: str | Path, *, mapping: str | Path | None = None) -> Pretrained:
     Args:
         path: a file: of conqur itself, Stable-Baselines3 (.zip), CleanRL (.cleanrl_model, of torch
             or JAX), Dopamine (ckpt.N, or a checkpoint of TensorFlow), dqn_zoo, a state dict of
-            torch, or safetensors. Or the name of a model on the Hugging Face Hub, such as
-            "sb3/dqn-CartPole-v1".
+            torch, or safetensors. Or a network that comes with conqur, such as "bundled:Pong", or
+            the name of a model on the Hugging Face Hub, such as "sb3/dqn-CartPole-v1".
         mapping: a JSON file that tells what the arrays of a state dict or of safetensors are, see
             `conqur.pretrained.mapped`; otherwise one beside the file, if there is one.
 
@@ -58,7 +59,7 @@ def load(path: str | Path, *, mapping: str | Path | None = None) -> Pretrained:
     if is_hub_id(path):
         network = load(local_file(path), mapping=mapping)
         return replace(network, environment=network.environment or trained_on(path.as_posix()))
-    content = Content(path)
+    content = Content(local_file(path))
     try:
         found = _format(content, mapping)
     except OSError as error:
@@ -73,14 +74,14 @@ def write_like(
 
     Args:
         network: of the same architecture as the file's.
-        original: the file.
+        original: the file, or what else `load` takes.
         mapping: as for `load`.
 
     Raises:
         ValueError: if the file cannot be read or the network does not fit it.
     """
-    content = Content(Path(original))
-    there = load(original, mapping=mapping)
+    content = Content(local_file(original))
+    there = load(content.path, mapping=mapping)
     if there.architecture != network.architecture:
         raise ValueError(
             f"the network is {described(network)}, but {original} holds {described(there)}"
@@ -104,6 +105,9 @@ def find_networks(path: str | Path) -> list[Path]:
         if not found:
             raise ValueError(f"{path} holds no networks (yet)")
         return found
+    if is_bundled(path):
+        bundled_file(path)  # refuses those that are not there
+        return [path]
     if is_hub_id(path) or is_bundle(path):
         return [path]
     if not path.exists():
@@ -116,12 +120,14 @@ def find_networks(path: str | Path) -> list[Path]:
 def local_file(path: str | Path) -> Path:
     """The file that `load` reads: a model of the Hugging Face Hub is in its cache then."""
     path = Path(path)
+    if is_bundled(path):
+        return bundled_file(path)
     return hub_file(path.as_posix()) if is_hub_id(path) else path
 
 
 def written_suffix(original: str | Path) -> str:
     """How names of files like this one end, for `write_like`; "" if they cannot be written."""
-    path = Path(original)
+    path = local_file(original)
     found = _format(Content(path), None)
     return path.suffix if isinstance(found, Mapped) else found.writes
 

@@ -2,14 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from conqur.environments import VectorEnvironment, make
 from conqur.environments.data import is_data
+from conqur.environments.grouped import Grouped
 from conqur.pretrained.network import Pretrained
 
 if TYPE_CHECKING:
     from conqur.environments.atari import Preprocessing
+
+GROUP = 4
+"""Emulators that rest together: games are of very different lengths."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class Arena:
 
     def make(self, copies: int, *, render: bool = False) -> VectorEnvironment:
         """Copies of the environment; refused if a network does not fit it."""
-        environment = make(self.name, copies, preprocessing=self.preprocessing, render=render)
+        environment = self._made(copies, render)
         spec = environment.spec
         for network in self.networks:
             wanted = network.architecture
@@ -65,6 +70,14 @@ class Arena:
                     f"but those of {self.name} have {list(spec.observation_shape)}"
                 )
         return environment
+
+    def _made(self, copies: int, render: bool) -> VectorEnvironment:
+        if self.preprocessing is None or render or not self.preprocessing.native:
+            return make(self.name, copies, preprocessing=self.preprocessing, render=render)
+        from conqur.environments.atari import make_atari
+
+        one_thread = partial(make_atari, self.name, preprocessing=self.preprocessing, threads=1)
+        return Grouped(one_thread, copies, GROUP)
 
 
 def arena(

@@ -19,11 +19,17 @@ DOTTED_LENGTH = 25
 
 
 class Series(NamedTuple):
-    """Values over 1, 2, 3, …; the colour is a CSS colour."""
+    """Values over 1, 2, 3, …, or over the places `at`; the colour is a CSS colour."""
 
     name: str
     values: Sequence[Number]
     colour: str = "var(--ink)"
+    at: Sequence[Number] | None = None
+
+    def points(self) -> list[tuple[Number, Number]]:
+        """Places and values."""
+        at = range(1, len(self.values) + 1) if self.at is None else self.at
+        return list(zip(at, self.values, strict=True))
 
 
 class Bar(NamedTuple):
@@ -75,7 +81,7 @@ def line_chart(
     references: Sequence[Reference] = (),
     y_range: tuple[Number, Number] | None = None,
 ) -> str:
-    """Lines over 1, 2, 3, …, with dashed lines at the references (see `legend`).
+    """Lines over steps, with dashed lines at the references (see `legend`).
 
     Args:
         series: the lines; empty ones are left out.
@@ -86,25 +92,26 @@ def line_chart(
         y_range: the lowest and the highest value; from the data and zero if not given.
     """
     series = [line for line in series if len(line.values)]
-    length = max((len(line.values) for line in series), default=1)
+    places = [place for line in series for place, _ in line.points()]
+    first, last = min(1, *places, 1), max(1, *places, 1)
     seen = [value for line in series for value in line.values] + [r.value for r in references]
     low, high = y_range or (min(0.0, *seen, 0.0), max(0.0, *seen, 0.0))
     low, high = (low, high) if high > low else (low - 0.5, low + 0.5)
 
     def x(step: Number) -> float:
-        return _scale(step, 1, length, LEFT, RIGHT)
+        return _scale(step, first, last, LEFT, RIGHT)
 
     def y(value: Number) -> float:
         return _scale(value, low, high, BOTTOM, TOP)
 
-    body = [_y_axis(y, ticks(low, high)), _x_axis(x, length)]
+    body = [_y_axis(y, ticks(low, high)), _x_axis(x, first, last)]
     for i, reference in enumerate(references):
         body.append(
             f'<line class="reference r{i}" x1="{LEFT}" x2="{RIGHT}" {_at(y(reference.value))}>'
             f"<title>{escape(_named(reference))}</title></line>"
         )
     for line in series:
-        body.append(_polyline(line, [(x(i), y(v)) for i, v in enumerate(line.values, 1)]))
+        body.append(_polyline(line, [(x(place), y(value)) for place, value in line.points()]))
     body += [words((LEFT + RIGHT) / 2, HEIGHT - 6, x_label, "middle"), words(0, 10, y_label)]
     return _svg(title, f'viewBox="0 0 {WIDTH} {HEIGHT}" class="chart line-chart"', body)
 
@@ -231,9 +238,9 @@ def _y_axis(y: Callable[[Number], float], at: Sequence[Number]) -> str:
     )
 
 
-def _x_axis(x: Callable[[Number], float], length: int) -> str:
-    round_numbers = range(2, 9) if length <= 8 else (int(tick) for tick in ticks(0, length, 4))
-    steps = sorted({1, *(step for step in round_numbers if 1 < step <= length)})
+def _x_axis(x: Callable[[Number], float], first: Number, last: Number) -> str:
+    round_numbers = range(2, 9) if last <= 8 else (int(tick) for tick in ticks(0, last, 4))
+    steps = sorted({first, *(step for step in round_numbers if first < step <= last)})
     return f'<line class="axis" x1="{LEFT}" x2="{RIGHT}" {_at(BOTTOM)}/>' + "".join(
         words(x(tick), BOTTOM + 16, number(tick), "middle") for tick in steps
     )

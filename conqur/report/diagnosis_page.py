@@ -17,20 +17,17 @@ from conqur.report.diagnosis_parts import (
     PENALISED,
     PLAIN,
     Head,
-    filled,
     hundredfold,
     in_brackets,
     leads_slots,
     notice,
-    numbers,
-    panel,
     row,
     share_cell,
     signed,
     style,
-    unbroken,
     worth_slots,
 )
+from conqur.report.pages import filled, numbers, panel, unbroken
 
 
 def render(diagnosis: Diagnosis, command: str) -> str:

@@ -2,10 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from html import escape
-from importlib import resources
 from math import isfinite
-from string import Template
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +14,8 @@ from conqur.diagnosis.measures import NOISES
 from conqur.diagnosis.satisfiable import Satisfiable
 from conqur.diagnosis.values import Estimate, Interval
 from conqur.diagnosis.words import fixed, percent, percent_range, too_few
-from conqur.report import Bar, Series, number
+from conqur.report import Bar, number
+from conqur.report.pages import file_text, numbers
 
 PLAIN, PENALISED, CHECKPOINT = "var(--vermillion)", "var(--blue)", "var(--muted)"
 
@@ -30,19 +29,9 @@ class Head(NamedTuple):
     balance: Balance
 
 
-def filled(name: str, slots: dict[str, str]) -> str:
-    """A template of this folder with its slots filled."""
-    return Template(_file(name)).substitute(slots)
-
-
 def style() -> str:
     """The style sheet of the pages."""
-    return report.style() + _file("diagnosis.css")
-
-
-def unbroken(words: str) -> str:
-    """Words as HTML, where per cent signs stay with their numbers."""
-    return escape(words).replace(" %", "&nbsp;%")
+    return report.style() + file_text("diagnosis.css")
 
 
 def notice(found: Satisfiable) -> str:
@@ -125,12 +114,6 @@ def worth_slots(heads: Sequence[Head], *, compared: str, over: str) -> dict[str,
     }
 
 
-def panel(title: str, unit: str, lines: Sequence[Series], *, x_label: str = "level") -> str:
-    """A small line chart with its title."""
-    chart = report.line_chart(lines, title=title, x_label=x_label, y_label=unit)
-    return f"<div><h3>{escape(title)}</h3>{chart}</div>"
-
-
 def row(name: str, small: str, colour: str, cells: Sequence[str]) -> str:
     """Of a table: a head and its numbers."""
     return (
@@ -147,11 +130,6 @@ def share_cell(found: Estimate) -> str:
         f"<small>{percent_range(found.interval)}</small>" if isfinite(found.interval[0]) else ""
     )
     return percent(found.mean) + spread
-
-
-def numbers(values: Any) -> list[float]:
-    """Of Python."""
-    return [float(value) for value in values]
 
 
 def hundredfold(interval: Interval) -> Interval | None:
@@ -190,7 +168,3 @@ def _excess(heads: Sequence[Head]) -> str:
         if head.balance.known
     ]
     return f"What labels promise less what is earned is {'; '.join(parts)}." if parts else ""
-
-
-def _file(name: str) -> str:
-    return resources.files("conqur.report").joinpath(name).read_text(encoding="utf-8")

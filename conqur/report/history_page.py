@@ -16,18 +16,15 @@ from conqur.report.diagnosis_parts import (
     CHECKPOINT,
     PENALISED,
     Head,
-    filled,
     in_brackets,
     leads_slots,
     notice,
-    numbers,
-    panel,
     row,
     signed,
     style,
-    unbroken,
     worth_slots,
 )
+from conqur.report.pages import filled, numbers, panel, unbroken
 
 MOST_BARS = 32
 """Of nodes."""

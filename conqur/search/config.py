@@ -267,6 +267,13 @@ what helped most where it was measured (results/tuning): small perturbations of 
 they score more on common starts."""
 
 
+SHORTER_IN_ATARI: dict[str, dict[str, Any]] = {
+    "quick": {"levels": 3, "rollout_episodes": 4, "final_episodes": 24},
+    "tuned": {"levels": 6, "rollout_episodes": 8, "final_episodes": 64},
+}
+"""What presets with rollouts change in Atari games, which are long and slow to play."""
+
+
 def tune_config(preset: str, **changes: Any) -> TuneConfig:
     """The settings of a preset with changes; those that are None keep the preset's value."""
     if preset not in PRESETS:

@@ -277,17 +277,15 @@ def test_a_network_has_to_be_named(conqur):
     sentence("name a CHECKPOINT", err)
 
 
-def test_without_arguments_it_trains_a_network_and_tunes_it(tmp_path, conqur, monkeypatch):
+def test_without_arguments_it_tunes_a_network_that_comes_with_conqur(tmp_path, conqur, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    small = (*TINY, "--levels", "2", "--json")
-    monkeypatch.setattr("conqur.commands.tune.FIRST_STEPS", 400)
-    for _ in range(2):  # the second time, the network is there
-        status, out, err = conqur("tune", *small)
-        assert status == 0, err
-        found = json.loads(out)
-        assert found["environment"] == "CartPole-v1"
-    assert (tmp_path / "runs" / "first-network" / "networks").is_dir()
-    assert found["run_dir"] == "runs/tune-CartPole-v1-2"
+    status, out, err = conqur("tune", *TINY, "--levels", "1", "--json")
+    assert status == 0, err
+    assert "bundled:MinAtar-Asterix-0" in err
+    found = json.loads(out)
+    assert found["environment"] == "MinAtar/Asterix"
+    assert found["run_dir"] == "runs/tune-MinAtar-Asterix"
+    assert load("runs/tune-MinAtar-Asterix/networks/best.safetensors").architecture.actions == 5
 
 
 def test_settings_do_not_change_on_resume(tuned, conqur):

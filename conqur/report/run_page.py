@@ -1,0 +1,368 @@
+"""The page about a tuning run: before and after, the search tree, nodes against the checkpoint.
+
+The words are in `run_page.html`; every number they need is put in here. One HTML file, which loads
+nothing; `run_page.js` in it makes the tree answer.
+"""
+
+import shlex
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from conqur import __version__, report
+from conqur._files import replacing
+from conqur.report import Bar, Reference, Series, number
+from conqur.report.pages import file_text, filled, panel, unbroken
+from conqur.report.search_tree import DETAILS, drawn_nodes, node_data, search_tree
+from conqur.report.tuned_run import Node, TunedRun, read_tuned
+
+PAGE = "report.html"
+"""What a run's page is called in its folder."""
+CHECKPOINT, CHOSEN, OTHER = "var(--muted)", "var(--blue)", "var(--sky)"
+MOST_BARS, MOST_LINES = 48, 64
+
+LEVELS = (
+    ("Best score", "best_score"),
+    ("Bellman error", "bellman"),
+    ("Consistency penalty", "penalty"),
+    ("Choices broken, per cent", "inconsistent"),
+    ("Decisions that a level changed, per cent", "churn"),
+    ("Action gap", "gap"),
+    ("Entropy of assignments", "entropy"),
+    ("Mean label", "label"),
+    ("Return while collecting", "return"),
+)
+"""Of the log: what a panel is called, and the column."""
+SHARES = {"inconsistent", "churn"}
+
+
+def render_run_page(run: TunedRun, command: str) -> str:
+    """The whole page.
+
+    Args:
+        run: what is told.
+        command: what the reader may type to make the page again.
+    """
+    return filled(
+        "run_page.html",
+        {
+            "style": report.style() + file_text("run_page.css"),
+            "script": file_text("run_page.js"),
+            "environment": escape(run.config.environment),
+            "headline": unbroken(headline(run)),
+            "verdict": unbroken(_lede(run)),
+            "facts": escape(_facts(run)),
+            "before_after": _before_after(run),
+            "tree": search_tree(run),
+            "tree_words": escape(_tree_words(run)),
+            "names": " ".join(f"<dt>{escape(name)}</dt><dd></dd>" for name in DETAILS),
+            "nodes": node_data(run),
+            "begin": str(_first_shown(run)),
+            "shades": "".join(f'<i class="c{i}"></i>' for i in range(9)),
+            "ranked": _ranked(run),
+            "curves": _curves(run),
+            "panels": _panels(run),
+            "settings": _definitions(run.config.to_json()),
+            "manifest": _definitions(_flat(run.manifest)),
+            "command": escape(command),
+            "version": escape(__version__),
+        },
+    )
+
+
+def write_page(folder: Path, output: Path) -> Path:
+    """Write the page of the run in a folder, and return where."""
+    command = shlex.join(["conqur", "report", str(folder), "--output", str(output)])
+    page = render_run_page(read_tuned(folder), command)
+    with replacing(output) as file:
+        file.write(page.encode())
+    return output
+
+
+def headline(run: TunedRun) -> str:
+    """What came of it, in a few words."""
+    summary, name = run.summary, run.config.environment
+    if summary is None:
+        return f"{name}: level {len(run.levels)} of {run.config.levels}"
+    if "chosen" not in summary:
+        return f"{name}: searched, not played"
+    before, after = summary["checkpoint"]["mean"], summary["chosen"]["mean"]
+    if summary["handed_back"] == "checkpoint":
+        return f"{name}: no better than {number(before, 2)} beyond chance"
+    return f"{name}: {number(before, 2)} before, {number(after, 2)} after"
+
+
+def verdict(summary: dict[str, Any]) -> str:
+    """What came of a search, in words."""
+    candidates = summary.get("candidates")  # of older runs not known
+    if candidates == 0:
+        return "All nodes diverged: the checkpoint itself is handed back."
+    if "chosen" not in summary:
+        node = summary["chosen_by_score"]["node"]
+        return f"Nothing was played; node {node} has the best score."
+    chosen, checkpoint = summary["chosen"], summary["checkpoint"]
+    low, high = chosen["gain_interval"]
+    compared = (
+        f"Of {candidates or 'all'} nodes played anew {chosen['node']} was best. On "
+        f"{chosen['episodes']} fresh starts the checkpoint scores {checkpoint['mean']:.2f} and "
+        f"node {chosen['node']} {chosen['mean']:.2f}: {chosen['gain']:+.2f} (95 % interval "
+        f"{low:+.2f} to {high:+.2f})."
+    )
+    if summary["handed_back"] == "checkpoint":
+        chance = chosen["gain"] > 0 or (high is not None and high > 0)
+        reason = "That may be chance" if chance else "No node is better"
+        return f"{compared} {reason}: the checkpoint itself is handed back."
+    return f"{compared} Node {chosen['node']} is handed back."
+
+
+def _lede(run: TunedRun) -> str:
+    if run.summary is None:
+        return (
+            "This run is not at its end: what it came to is not known yet. The page shows the run "
+            "as of its newest checkpoint."
+        )
+    return verdict(run.summary).replace(" -", " −").replace("(-", "(−")
+
+
+def _facts(run: TunedRun) -> str:
+    config = run.config
+    facts = [
+        f"{config.search} search, {config.nodes} nodes, {config.levels} levels of "
+        f"{config.transitions:,} transitions and {config.updates:,} gradient steps",
+        f"λ = {config.penalty_weight:g}",
+        f"children: {config.children}",
+        f"scores: {config.scoring}",
+    ]
+    if run.summary is not None:
+        frames = run.summary["frames"] + run.summary.get("played_frames", 0)
+        facts.append(f"{frames:,} frames, {_duration(run.summary.get('seconds', 0.0))}")
+    return "; ".join(facts)
+
+
+def _duration(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole} seconds"
+    return f"{whole // 3600} h {whole % 3600 // 60} min" if whole >= 3600 else f"{whole // 60} min"
+
+
+def _before_after(run: TunedRun) -> str:
+    """The section with scores on fresh starts; none if nothing was played."""
+    summary = run.summary or {}
+    if "chosen" not in summary:
+        return ""
+    checkpoint, chosen, by_score = (
+        summary[name] for name in ("checkpoint", "chosen", "chosen_by_score")
+    )
+    bars = [
+        _bar("Checkpoint", checkpoint, CHECKPOINT),
+        _bar(f"Node {chosen['node']}, chosen by rollouts", chosen, CHOSEN),
+    ]
+    if by_score["node"] != chosen["node"]:
+        bars.append(_bar(f"Node {by_score['node']}, best by its score", by_score, OTHER))
+    rows = [_row("Checkpoint", checkpoint, None)] + [
+        _row(words, found, found["gain_interval"])
+        for words, found in (
+            (f"Node {chosen['node']}, chosen by rollouts", chosen),
+            (f"Node {by_score['node']}, best by its score", by_score),
+        )
+    ]
+    slots = {
+        "chart": report.bar_chart(bars, title="Scores before and after"),
+        "table": report.table(["", "Score", "Gain on the checkpoint"], rows, "methods", numeric=2),
+        "episodes": str(chosen["episodes"]),
+        "champion": escape(_champion(summary)),
+    }
+    return filled("run_before_after.html", slots)
+
+
+def _champion(summary: dict[str, Any]) -> str:
+    """What the best of all evaluations says, and what it is worth."""
+    best = summary.get("best_of_evaluations")
+    if not best:
+        return ""
+    return (
+        f"The best of all evaluations during the search was node {best['node']} with "
+        f"{number(best['gain'], 2)} above the checkpoint on {best['episodes']} starts. The best of "
+        "many noisy numbers is too good to be true: it took part in the choice, and only the fresh "
+        "starts count."
+    )
+
+
+def _bar(name: str, found: dict[str, Any], colour: str) -> Bar:
+    low, high = found["interval"]
+    whisker = None if low is None or high is None else (low, high)
+    return Bar(name, found["mean"], colour, number(found["mean"], 2), whisker)
+
+
+def _row(name: str, found: dict[str, Any], gain: Any) -> str:
+    low, high = found["interval"]
+    score = f"{number(found['mean'], 2)}<small>{_range(low, high)}</small>"
+    better = (
+        "–"
+        if gain is None
+        else f"{_signed(found['gain'])}<small>{_range(gain[0], gain[1])}</small>"
+    )
+    cells = "".join(f'<td class="num">{cell}</td>' for cell in (score, better))
+    return f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>'
+
+
+def _range(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{number(low, 2)} to {number(high, 2)}"
+
+
+def _signed(value: float) -> str:
+    return ("+" if value > 0 else "") + number(value, 2)
+
+
+def _tree_words(run: TunedRun) -> str:
+    hidden = len(run.nodes) - len(drawn_nodes(run))
+    left_out = f" {hidden:,} that led nowhere are left out." if hidden else ""
+    return f"{len(run.nodes):,} nodes.{left_out}"
+
+
+def _first_shown(run: TunedRun) -> int:
+    """The node that the page tells of first."""
+    if run.chosen is not None:
+        return run.chosen
+    left = [n for n in drawn_nodes(run) if n.status == "frontier" and n.score is not None]
+    return min(left, key=lambda n: (n.score, n.id)).id if left else min(run.nodes)
+
+
+def _ranked(run: TunedRun) -> str:
+    """Nodes of the last evaluation, best first, against the checkpoint."""
+    last = max((row.level for row in run.played), default=0)
+    rows = sorted((r for r in run.played if r.level == last), key=lambda r: (-r.mean, r.node))
+    if last and rows:
+        bars = [
+            Bar(
+                f"node {row.node}",
+                row.mean,
+                CHOSEN if row.node == run.chosen else OTHER,
+                number(row.mean, 2),
+                None if None in row.interval else (row.interval[0] or 0.0, row.interval[1] or 0.0),
+            )
+            for row in rows[:MOST_BARS]
+        ]
+        references = [Reference("checkpoint", rows[0].checkpoint)]
+        words = (
+            f"Scores of the nodes of level {last}, {rows[0].episodes} episodes each on common "
+            "starts, with bootstrap intervals over episodes."
+        )
+    elif run.by_rollouts:
+        frontier = [n for n in run.nodes.values() if n.status == "frontier"]
+        gains = sorted(((-(n.score or 0.0), n.id) for n in frontier), key=lambda g: (-g[0], g[1]))
+        bars = [
+            Bar(f"node {node}", gain, CHOSEN if node == run.chosen else OTHER, _signed(gain))
+            for gain, node in gains[:MOST_BARS]
+        ]
+        references = []
+        words = (
+            f"Gains on the checkpoint of the nodes of the last level, "
+            f"{run.config.rollout_episodes} episodes each on common starts. These chose the nodes, "
+            "so the best are too good to be true."
+        )
+    else:
+        return ""
+    chart = report.bar_chart(bars, title="Nodes, best first", references=references)
+    return _section("Nodes, best first", f'<div class="ranked">{chart}</div>', words)
+
+
+def _curves(run: TunedRun) -> str:
+    """Of every lineage that is left: what it scored when it was evaluated."""
+    frontier = [node for node in run.nodes.values() if node.status == "frontier"][:MOST_LINES]
+    lines = []
+    for node in frontier:
+        at, values = _course(run, node)
+        colour = CHOSEN if node.id == run.chosen else OTHER
+        lines.append(Series(f"to node {node.id}", values, colour, at))
+    lines.sort(key=lambda line: line.colour == CHOSEN)  # above the others
+    lines = [line for line in lines if len(line.values) > 1]
+    if not lines:
+        return ""
+    gains = run.by_rollouts and not run.played[1:]
+    y_label = "gain" if gains else "score"
+    if not gains:
+        known = {float(row.level): row.checkpoint for row in run.played}
+        lines.append(Series("checkpoint", list(known.values()), "var(--ink)", list(known)))
+    chart = report.line_chart(
+        lines, title="Lineages of the last level", x_label="level", y_label=y_label
+    )
+    words = (
+        "What the ancestors of each node of the last level scored. Siblings share their past; a "
+        "lineage that waited has no points in between. "
+        + ("The checkpoint is at 0." if gains else "The checkpoint, on the same starts, is black.")
+    )
+    if run.chosen is not None and any(node.id == run.chosen for node in frontier):
+        words += " The node that was chosen is in blue."
+    return _section("Lineages", f'<div class="curves">{chart}</div>', words)
+
+
+def _course(run: TunedRun, node: Node) -> tuple[list[float], list[float]]:
+    """Levels at which a lineage was evaluated, or scored by rollouts, and what it scored."""
+    ancestors = {ancestor.id: ancestor for ancestor in run.lineage(node.id)}
+    rows = [(float(row.level), row.mean) for row in run.played if row.node in ancestors]
+    if len(rows) <= 1 and run.by_rollouts:
+        rows = [
+            (ancestor.level + 1.0, -ancestor.score)
+            for ancestor in ancestors.values()
+            if ancestor.score is not None
+        ]
+    return [level for level, _ in rows], [value for _, value in rows]
+
+
+def _panels(run: TunedRun) -> str:
+    panels = []
+    for title, column in LEVELS:
+        rows = [(float(row["step"]), row.get(column)) for row in run.levels if "step" in row]
+        known = [(level, float(value)) for level, value in rows if isinstance(value, int | float)]
+        if len(known) < 2 or not any(value for _, value in known):
+            continue
+        factor = 100.0 if column in SHARES else -1.0 if _turned(run, column) else 1.0
+        values = [factor * value for _, value in known]
+        name = "Best gain on the checkpoint" if _turned(run, column) else title
+        line = Series(name, values, CHOSEN, [level for level, _ in known])
+        panels.append(panel(name, "", [line]))
+    return "".join(panels)
+
+
+def _turned(run: TunedRun, column: str) -> bool:
+    return column == "best_score" and run.by_rollouts
+
+
+def _section(title: str, figure: str, words: str) -> str:
+    return (
+        f'<section><h2>{escape(title)}</h2><figure class="framed">{figure}'
+        f"<figcaption>{escape(words)}</figcaption></figure></section>"
+    )
+
+
+def _definitions(values: dict[str, Any]) -> str:
+    rows = (
+        f"<dt>{escape(str(name)).replace('_', ' ')}</dt><dd>{escape(_value(value))}</dd>"
+        for name, value in values.items()
+    )
+    return f"<dl>{''.join(rows)}</dl>"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "–"}[value]
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:g}" if isinstance(value, float) else str(value) or "–"
+
+
+def _flat(manifest: dict[str, Any]) -> dict[str, Any]:
+    """A manifest without folders in it."""
+    flat: dict[str, Any] = {}
+    for name, value in manifest.items():
+        if isinstance(value, dict):
+            parts: Sequence[str] = [f"{key} {_value(inner)}" for key, inner in value.items()]
+            flat[name] = ", ".join(parts)
+        elif isinstance(value, list):
+            flat[name] = ", ".join(_value(inner) for inner in value)
+        else:
+            flat[name] = value
+    return flat
