@@ -14,6 +14,7 @@ from torch_by_hand import random_arrays, sb3_zip, state_dict
 
 import conqur
 from conqur.dqn import Diagnostics
+from conqur.pretrained import card
 from conqur.report.charts import number
 from conqur.statistics import difference
 
@@ -256,6 +257,16 @@ def test_the_published_agent_in_the_readme_is_that_of_the_results():
         f"95 % interval {low:.1f} to {high:.1f}, {chosen['episodes']} fresh starts)"
     ) in text
     assert f"scores {theirs['mean']:.1f} over {theirs['episodes']} episodes" in text
+
+
+def test_scores_of_bundled_networks_in_the_readme_are_those_of_their_cards():
+    text = (ROOT / "README.md").read_text()
+    for name in ("Breakout", "CrazyClimber", "Krull", "Pong", "Seaquest", "UpNDown"):
+        about = card(f"bundled:{name}")
+        score, digits = about["score"], 1 if about["score"]["mean"] < 100 else 0
+        mean, low, high = (f"{x:,.{digits}f}" for x in (score["mean"], *score["interval"]))
+        row = f"| `{name}` | {about['frames'] / 1e6:.1f}M | {mean} ({low} to {high}) |"
+        assert row in text
 
 
 def test_the_run_with_the_paper_s_settings_is_told_as_it_was():

@@ -16,7 +16,7 @@ SHADES = 9
 """Colours of scores."""
 ROW, LEFT, TOP = 13, 14, 18
 """Pixels between nodes of a level, and margins."""
-NARROW, WIDE = 9, 64
+NARROW, WIDE = 8, 64
 """Pixels between levels, at least and at most."""
 WIDTH = 870
 """Pixels that a tree takes if its levels fit."""
