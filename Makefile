@@ -9,7 +9,7 @@ EXTRAS := dev atari box2d hub minari minatar video
 # Other people's tools that our files are compared with; what they need beside torch is pinned anyway.
 OTHERS := dm-haiku==0.0.17 flax==0.12.8 jmp==0.0.4 stable-baselines3==2.9.2 tabulate==0.10.0 \
   rliable==1.2.0 arch==7.2.0 pandas==2.3.3 pytz==2026.6 statsmodels==0.15.0 patsy==1.0.3 \
-  python-dateutil==4.0.0 six==1.17.0 tzdata==2026.6 absl-py==2.5.1
+  python-dateutil==4.0.0 six==1.17.0 tzdata==2026.6
 # "compat" puts the clone on the path, so that a folder named conqur elsewhere does not hide it.
 EDITABLE := --no-deps --no-build-isolation --config-settings editable_mode=compat --editable
 

@@ -271,7 +271,8 @@ class _Table(NamedTuple):
         policies, size = self.copies.shape
         wanted = np.ravel(going_on)[self.copies]
         quarter = -(-size // 4)
-        if policies * size <= FEW or wanted.sum(axis=1).max() > quarter:
+        full = wanted.sum(axis=1).max() > quarter
+        if full or quarter == size or policies * size <= FEW:
             return self
         kept = np.argsort(~wanted, axis=1, kind="stable")[:, :quarter]
         places = (np.arange(policies)[:, None], kept)

@@ -15,7 +15,7 @@ import numpy as np
 from conqur._programs import keep_programs
 from conqur.config import TrainConfig
 from conqur.environments import load_data, make, make_jax
-from conqur.environments.atari import atari_game
+from conqur.environments.atari import is_atari
 from conqur.environments.data import is_data
 from conqur.environments.data_files import machine_memory
 from conqur.environments.interface import Spec
@@ -64,7 +64,7 @@ def default_preset(environment: str) -> tuple[str, dict[str, Any]]:
         }
     if environment.lower().startswith("minatar"):
         return "minatar", {"preprocessing": ""}
-    if ":" not in environment and atari_game(environment) is not None:
+    if is_atari(environment):
         return "tf-agents", {}
     return "control", {"preprocessing": ""}
 

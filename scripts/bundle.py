@@ -2,9 +2,10 @@
 
     python scripts/bundle.py RUN... [--seeds 3] [--episodes 30]
 
-Of each run the networks of the first seeds with λ = 0 are written to conqur/pretrained/bundled in
-half precision, and evaluated as they are written, by `conqur evaluate`. A card says how a network
-was trained (the run's command, steps, seed, hardware and learning curve) and what it scores.
+Of each run the networks of the first seeds with λ = 0 (of Atari games, of the first) are written to
+conqur/pretrained/bundled in half precision, and evaluated as they are written, by `conqur
+evaluate`. A card says how a network was trained (the run's command, steps, seed, hardware and
+learning curve) and what it scores.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from conqur.environments.atari import atari_game
+from conqur.environments.atari import is_atari
 from conqur.pretrained import load
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -34,7 +35,9 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=30)
     given = parser.parse_args()
     for run in given.runs:
-        for source in sorted((run / "networks").glob("weight-0-seed-*.safetensors"))[: given.seeds]:
+        found = sorted((run / "networks").glob("weight-0-seed-*.safetensors"))
+        seeds = 1 if is_atari(load(found[0]).environment) else given.seeds
+        for source in found[:seeds]:
             bundle(run, source, given.episodes)
 
 
@@ -42,7 +45,7 @@ def bundle(run: pathlib.Path, source: pathlib.Path, episodes: int) -> None:
     """One network and its card."""
     network = load(source)
     seed, steps = network.origin["seed"], network.origin["step"]
-    atari = atari_game(network.environment) is not None
+    atari = is_atari(network.environment)
     game = network.environment.removeprefix("ALE/").removesuffix("-v5").replace("/", "-")
     name = game if atari else f"{game}-{seed}"
     target = FOLDER / f"{name}.safetensors"
@@ -77,7 +80,7 @@ def curve(run: pathlib.Path, seed: int) -> list[list[float]]:
         for row in rows
         if row["seed"] == seed and row["penalty_weight"] == 0 and row["return"] is not None
     ]
-    every = max(1, len(known) // POINTS)
+    every = -(-len(known) // POINTS)
     return known[::-every][::-1]
 
 

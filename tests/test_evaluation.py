@@ -10,6 +10,7 @@ import pytest
 
 from conqur import evaluation
 from conqur.environments import Spec, Step, VectorEnvironment, first_stack, make, push
+from conqur.environments.grouped import Grouped
 from conqur.evaluation import Evaluation, episode_seeds, evaluate
 
 
@@ -226,6 +227,23 @@ def test_games_that_are_over_are_no_longer_looked_at_which_changes_no_score(monk
     assert results[0] == results[1]
     assert len({length for result in results[0] for length in result.lengths}) > 10
     assert set(shapes) == {(3, 8), (3, 2), (3, 1)}  # these are programs: q is seen once for each
+
+
+def test_games_that_are_over_are_left_standing_which_changes_no_score():
+    steps = []
+
+    def made(copies):
+        environment = make("CartPole-v1", copies)
+        send = environment.send
+        environment.send = lambda actions: (steps.append(copies), send(actions))[1]
+        return environment
+
+    options = {"policies": 3, "episodes": 8, "epsilon": 0.1, "seed": 5}
+    together = evaluate(Balance(WEIGHTS), make("CartPole-v1", 24), **options)
+    apart = evaluate(Balance(WEIGHTS), Grouped(made, 24, 2), **options)
+    assert apart == together
+    pairs = [max(r.lengths[i : i + 2]) for r in apart for i in range(0, 8, 2)]
+    assert sum(steps) == 2 * sum(pairs)  # a group of two until both are over, and no longer
 
 
 def test_exploration_rate_and_choice():

@@ -136,7 +136,8 @@ def _card_in_words(about: dict[str, Any]) -> dict[str, str]:
     returns = [value for _, value in about["curve"]]
     return {
         "trained by": about["command"],
-        "frames": f"{about['frames']:,} ({about['steps']:,} steps, seed {about['seed']})",
+        "stopped after": f"{about['steps']:,} steps, {about['frames']:,} frames; seed "
+        f"{about['seed']}",
         "hardware": about["hardware"],
         "returns then": f"{sparkline(returns)} up to {max(returns):,.6g}",
         "score": f"{_score(about)}: {about['score']['command']}",

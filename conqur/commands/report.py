@@ -31,16 +31,12 @@ class Report:
     def run(self, command: str) -> None:
         """Read the run and write the page."""
         from conqur.report.run_page import PAGE, headline, write_page
-        from conqur.report.tuned_run import is_tuned, read_tuned
+        from conqur.report.tuned_run import read_tuned
 
         if not self.folder.is_dir():
             raise UsageError(f"there is no folder {self.folder}")
-        if not is_tuned(self.folder):
-            raise UsageError(
-                f"{self.folder} is no run of `conqur tune`; of training runs `python -m "
-                "conqur.report.learning` draws learning curves"
-            )
         output = self.output or self.folder / PAGE
         check_writable("--output", output)
-        print(headline(read_tuned(self.folder)))
-        print(f"Report: {write_page(self.folder, output)}")
+        told = read_tuned(self.folder)
+        written = write_page(told, output)
+        print(f"{headline(told)}\nReport: {written}")

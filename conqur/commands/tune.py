@@ -58,15 +58,17 @@ class Tune:
     Stable-Baselines3. Play is by the rules of `conqur evaluate`: in Atari games no sticky actions,
     whatever the network was trained with.
 
-    What no option says is as in --preset. A run that was stopped or killed goes on with
-    `conqur tune --resume --run-dir DIR`. Ctrl-C and SIGTERM save first.
+    What no option says is as in --preset; in Atari games, which are long, quick and tuned have
+    fewer levels and play fewer episodes (3 levels, 4 episodes of each node; 6 and 8). A run that
+    was stopped or killed goes on with `conqur tune --resume --run-dir DIR`. Ctrl-C and SIGTERM save
+    first.
 
     Without arguments it tunes one of the networks that come with conqur (a minute or two on two
     cores); `conqur inspect` lists them.
 
     Examples:
       conqur tune
-      conqur tune bundled:UpNDown
+      conqur tune bundled:Krull
       conqur tune runs/MinAtar-Breakout-dqn/networks/weight-0-seed-0.safetensors
       conqur tune CartPole-v1.zip --env CartPole-v1
       conqur tune NETWORK --preset paper-16 --penalty-weight 1
@@ -74,9 +76,7 @@ class Tune:
       conqur tune --env CartPole-v1 --whole-network --preset paper-8
     """
 
-    checkpoint: Annotated[
-        tyro.conf.Positional[Path | None], option("CHECKPOINT", "bundled:MinAtar-Asterix-0")
-    ] = None
+    checkpoint: Annotated[tyro.conf.Positional[Path | None], option("CHECKPOINT", DEFAULT)] = None
     """The network to tune, in any format that `conqur inspect --help` names."""
     env: Annotated[str | None, option("ID", "what the network was trained on")] = None
     """The environment, or a data set (.npz, .safetensors, minari:NAME)."""
@@ -285,8 +285,8 @@ class Tune:
 
     def _config(self, network: "Pretrained") -> "TuneConfig":
         from conqur.diagnosis import clips_rewards
-        from conqur.environments.atari import atari_game
-        from conqur.search.config import SHORTER_IN_ATARI, tune_config
+        from conqur.environments.atari import is_atari
+        from conqur.search.config import tune_config
         from conqur.tuning import digest
 
         basis = {
@@ -296,14 +296,13 @@ class Tune:
             "checkpoint": digest(network),
             "discount": network.discount,
         }
-        preset, environment = self.preset or "quick", self.env or network.environment
-        if ":" not in environment and atari_game(environment) is not None:
-            basis |= SHORTER_IN_ATARI.get(preset, {})
-        return tune_config(preset, **basis | self._given())
+        atari = is_atari(self.env or network.environment)
+        return tune_config(self.preset or "quick", atari=atari, **basis | self._given())
 
     def _report(self, folder: Path, found: "Found") -> None:
         from conqur.environments.data import is_data
         from conqur.report.run_page import PAGE, verdict, write_page
+        from conqur.report.tuned_run import read_tuned
 
         if self.json:
             about = {"finished": found.summary is not None, "level": found.level}
@@ -318,7 +317,7 @@ class Tune:
         tell(f"Network: {best}")
         if found.summary["written_back"] is not None:
             tell(f"The same, as it came: {best.with_name(found.summary['written_back'])}")
-        tell(f"Report: {write_page(folder, folder / PAGE)}")
+        tell(f"Report: {write_page(read_tuned(folder), folder / PAGE)}")
         if not is_data(found.summary["environment"]):
             tell(f"Next: {shlex.join(['conqur', 'play', str(best)])}")
 

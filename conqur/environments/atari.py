@@ -167,6 +167,11 @@ def atari_game(name: str) -> str | None:
     raise ValueError(f"there is no Atari game {name!r} for one player; near it: {hint}")
 
 
+def is_atari(environment: str) -> bool:
+    """Whether the name of an environment, or of anything else, is that of an Atari game."""
+    return ":" not in environment and atari_game(environment) is not None
+
+
 def full_name(name: str) -> str:
     """`name`, or ALE/Game-v5 if it is that of an Atari game without a version."""
     match = _NAME.fullmatch(name)

@@ -114,9 +114,9 @@ def arena(
         )
     if is_data(name):
         raise ValueError(f"{name} is a data set: name the environment to play in with --env")
-    from conqur.environments.atari import atari_game
+    from conqur.environments.atari import is_atari
 
-    if ":" in name or atari_game(name) is None:
+    if not is_atari(name):
         if preprocessing is not None or sticky:
             raise ValueError(
                 f"--sticky and --preprocessing are for Atari games, and {name} is none"

@@ -12,6 +12,7 @@ from conqur.report.charts import (
     legend,
     line_chart,
     number,
+    signed,
     words,
 )
 
@@ -42,6 +43,7 @@ __all__ = [
     "legend",
     "line_chart",
     "number",
+    "signed",
     "style",
     "table",
     "words",

@@ -60,6 +60,12 @@ def number(value: Number, decimals: int = 3) -> str:
     return "0" if text == "-0" else text.replace("-", "−")
 
 
+def signed(value: Number, decimals: int = 2) -> str:
+    """A difference for people: as `number`, with its sign."""
+    text = number(value, decimals)
+    return text if text == "0" or value < 0 else f"+{text}"
+
+
 def ticks(low: Number, high: Number, most: int = 5) -> list[float]:
     """At most `most` round numbers from `low` to `high`, evenly spaced by 1, 2 or 5 · 10ⁿ."""
     if not high > low:
@@ -129,8 +135,10 @@ def bar_chart(
     """
     row, head = 40, 18 * len(references)
     ends = [end for bar in bars if bar.interval is not None for end in bar.interval]
-    values = [*ends, *(bar.value for bar in bars), *(r.value for r in references)]
-    low, high = min([0.0, *(bar.value for bar in bars)]), max([high, *values])
+    values = [*(bar.value for bar in bars), *(reference.value for reference in references)]
+    low = min([0.0, *values])
+    low = min([low, *ends]) if low < 0 else 0.0  # an interval alone moves nobody's zero
+    high = max([high, *values, *ends])
     span = high - low or 1.0
 
     def place(value: Number) -> float:

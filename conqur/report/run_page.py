@@ -12,10 +12,16 @@ from typing import Any
 
 from conqur import __version__, report
 from conqur._files import replacing
-from conqur.report import Bar, Reference, Series, number
+from conqur.report import Bar, Reference, Series, number, signed
 from conqur.report.pages import file_text, filled, panel, unbroken
-from conqur.report.search_tree import DETAILS, drawn_nodes, node_data, search_tree
-from conqur.report.tuned_run import Node, TunedRun, read_tuned
+from conqur.report.search_tree import (
+    SHADES,
+    detail_names,
+    drawn_nodes,
+    node_data,
+    search_tree,
+)
+from conqur.report.tuned_run import Node, TunedRun
 
 PAGE = "report.html"
 """What a run's page is called in its folder."""
@@ -23,7 +29,7 @@ CHECKPOINT, CHOSEN, OTHER = "var(--muted)", "var(--blue)", "var(--sky)"
 MOST_BARS, MOST_LINES = 48, 64
 
 LEVELS = (
-    ("Best score", "best_score"),
+    ("Best score (less is better)", "best_score"),
     ("Bellman error", "bellman"),
     ("Consistency penalty", "penalty"),
     ("Choices broken, per cent", "inconsistent"),
@@ -56,10 +62,11 @@ def render_run_page(run: TunedRun, command: str) -> str:
             "before_after": _before_after(run),
             "tree": search_tree(run),
             "tree_words": escape(_tree_words(run)),
-            "names": " ".join(f"<dt>{escape(name)}</dt><dd></dd>" for name in DETAILS),
+            "names": " ".join(f"<dt>{escape(name)}</dt><dd></dd>" for name in detail_names(run)),
             "nodes": node_data(run),
             "begin": str(_first_shown(run)),
-            "shades": "".join(f'<i class="c{i}"></i>' for i in range(9)),
+            "shades": "".join(f'<i class="c{i}"></i>' for i in range(SHADES)),
+            "direction": "gains: more is better" if run.by_rollouts else "less is better",
             "ranked": _ranked(run),
             "curves": _curves(run),
             "panels": _panels(run),
@@ -71,10 +78,10 @@ def render_run_page(run: TunedRun, command: str) -> str:
     )
 
 
-def write_page(folder: Path, output: Path) -> Path:
-    """Write the page of the run in a folder, and return where."""
-    command = shlex.join(["conqur", "report", str(folder), "--output", str(output)])
-    page = render_run_page(read_tuned(folder), command)
+def write_page(run: TunedRun, output: Path) -> Path:
+    """Write a run's page, and return where."""
+    command = shlex.join(["conqur", "report", str(run.folder), "--output", str(output)])
+    page = render_run_page(run, command)
     with replacing(output) as file:
         file.write(page.encode())
     return output
@@ -84,7 +91,9 @@ def headline(run: TunedRun) -> str:
     """What came of it, in a few words."""
     summary, name = run.summary, run.config.environment
     if summary is None:
-        return f"{name}: level {len(run.levels)} of {run.config.levels}"
+        return f"{name}: level {run.level} of {run.config.levels}"
+    if summary.get("candidates") == 0:
+        return f"{name}: all nodes diverged"
     if "chosen" not in summary:
         return f"{name}: searched, not played"
     before, after = summary["checkpoint"]["mean"], summary["chosen"]["mean"]
@@ -131,7 +140,7 @@ def _facts(run: TunedRun) -> str:
         f"{config.search} search, {config.nodes} nodes, {config.levels} levels of "
         f"{config.transitions:,} transitions and {config.updates:,} gradient steps",
         f"λ = {config.penalty_weight:g}",
-        f"children: {config.children}",
+        f"children: {'greedy' if config.search == 'independent' else config.children}",
         f"scores: {config.scoring}",
     ]
     if run.summary is not None:
@@ -155,19 +164,14 @@ def _before_after(run: TunedRun) -> str:
     checkpoint, chosen, by_score = (
         summary[name] for name in ("checkpoint", "chosen", "chosen_by_score")
     )
-    bars = [
-        _bar("Checkpoint", checkpoint, CHECKPOINT),
-        _bar(f"Node {chosen['node']}, chosen by rollouts", chosen, CHOSEN),
+    told = [
+        ("Checkpoint", checkpoint, CHECKPOINT),
+        (f"Node {chosen['node']}, chosen by rollouts", chosen, CHOSEN),
+        (f"Node {by_score['node']}, best by its score", by_score, OTHER),
     ]
-    if by_score["node"] != chosen["node"]:
-        bars.append(_bar(f"Node {by_score['node']}, best by its score", by_score, OTHER))
-    rows = [_row("Checkpoint", checkpoint, None)] + [
-        _row(words, found, found["gain_interval"])
-        for words, found in (
-            (f"Node {chosen['node']}, chosen by rollouts", chosen),
-            (f"Node {by_score['node']}, best by its score", by_score),
-        )
-    ]
+    told = told[:2] if by_score["node"] == chosen["node"] else told
+    bars = [_bar(*one) for one in told]
+    rows = [_row(name, found) for name, found, _ in told]
     slots = {
         "chart": report.bar_chart(bars, title="Scores before and after"),
         "table": report.table(["", "Score", "Gain on the checkpoint"], rows, "methods", numeric=2),
@@ -182,6 +186,8 @@ def _champion(summary: dict[str, Any]) -> str:
     best = summary.get("best_of_evaluations")
     if not best:
         return ""
+    if best["gain"] <= 0:
+        return "In no evaluation during the search a node scored more than the checkpoint."
     return (
         f"The best of all evaluations during the search was node {best['node']} with "
         f"{number(best['gain'], 2)} above the checkpoint on {best['episodes']} starts. The best of "
@@ -196,24 +202,19 @@ def _bar(name: str, found: dict[str, Any], colour: str) -> Bar:
     return Bar(name, found["mean"], colour, number(found["mean"], 2), whisker)
 
 
-def _row(name: str, found: dict[str, Any], gain: Any) -> str:
+def _row(name: str, found: dict[str, Any]) -> str:
     low, high = found["interval"]
     score = f"{number(found['mean'], 2)}<small>{_range(low, high)}</small>"
-    better = (
-        "–"
-        if gain is None
-        else f"{_signed(found['gain'])}<small>{_range(gain[0], gain[1])}</small>"
-    )
+    better = "–"  # of the checkpoint
+    if "gain" in found:
+        low, high = found["gain_interval"]
+        better = f"{signed(found['gain'])}<small>{_range(low, high)}</small>"
     cells = "".join(f'<td class="num">{cell}</td>' for cell in (score, better))
     return f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>'
 
 
 def _range(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f"{number(low, 2)} to {number(high, 2)}"
-
-
-def _signed(value: float) -> str:
-    return ("+" if value > 0 else "") + number(value, 2)
 
 
 def _tree_words(run: TunedRun) -> str:
@@ -251,11 +252,11 @@ def _ranked(run: TunedRun) -> str:
             "starts, with bootstrap intervals over episodes."
         )
     elif run.by_rollouts:
-        frontier = [n for n in run.nodes.values() if n.status == "frontier"]
-        gains = sorted(((-(n.score or 0.0), n.id) for n in frontier), key=lambda g: (-g[0], g[1]))
+        rows_of = [n for n in run.nodes.values() if n.status == "frontier" and n.score is not None]
+        gains = sorted((n.score or 0.0, n.id) for n in rows_of)
         bars = [
-            Bar(f"node {node}", gain, CHOSEN if node == run.chosen else OTHER, _signed(gain))
-            for gain, node in gains[:MOST_BARS]
+            Bar(f"node {node}", -score, CHOSEN if node == run.chosen else OTHER, signed(-score))
+            for score, node in gains[:MOST_BARS]
         ]
         references = []
         words = (
@@ -265,23 +266,26 @@ def _ranked(run: TunedRun) -> str:
         )
     else:
         return ""
+    if len(bars) == MOST_BARS:
+        words += f" No more than {MOST_BARS} are shown."
     chart = report.bar_chart(bars, title="Nodes, best first", references=references)
     return _section("Nodes, best first", f'<div class="ranked">{chart}</div>', words)
 
 
 def _curves(run: TunedRun) -> str:
     """Of every lineage that is left: what it scored when it was evaluated."""
-    frontier = [node for node in run.nodes.values() if node.status == "frontier"][:MOST_LINES]
+    gains = run.by_rollouts and len({row.level for row in run.played}) < 2
+    frontier = [node for node in run.nodes.values() if node.status == "frontier"]
+    frontier = sorted(frontier, key=lambda node: node.id != run.chosen)[:MOST_LINES]
     lines = []
     for node in frontier:
-        at, values = _course(run, node)
+        at, values = _course(run, node, gains)
         colour = CHOSEN if node.id == run.chosen else OTHER
         lines.append(Series(f"to node {node.id}", values, colour, at))
     lines.sort(key=lambda line: line.colour == CHOSEN)  # above the others
     lines = [line for line in lines if len(line.values) > 1]
     if not lines:
         return ""
-    gains = run.by_rollouts and not run.played[1:]
     y_label = "gain" if gains else "score"
     if not gains:
         known = {float(row.level): row.checkpoint for row in run.played}
@@ -299,11 +303,11 @@ def _curves(run: TunedRun) -> str:
     return _section("Lineages", f'<div class="curves">{chart}</div>', words)
 
 
-def _course(run: TunedRun, node: Node) -> tuple[list[float], list[float]]:
+def _course(run: TunedRun, node: Node, gains: bool) -> tuple[list[float], list[float]]:
     """Levels at which a lineage was evaluated, or scored by rollouts, and what it scored."""
     ancestors = {ancestor.id: ancestor for ancestor in run.lineage(node.id)}
     rows = [(float(row.level), row.mean) for row in run.played if row.node in ancestors]
-    if len(rows) <= 1 and run.by_rollouts:
+    if gains:
         rows = [
             (ancestor.level + 1.0, -ancestor.score)
             for ancestor in ancestors.values()
@@ -315,8 +319,7 @@ def _course(run: TunedRun, node: Node) -> tuple[list[float], list[float]]:
 def _panels(run: TunedRun) -> str:
     panels = []
     for title, column in LEVELS:
-        rows = [(float(row["step"]), row.get(column)) for row in run.levels if "step" in row]
-        known = [(level, float(value)) for level, value in rows if isinstance(value, int | float)]
+        known = [(float(row["step"]), row[column]) for row in run.levels if column in row]
         if len(known) < 2 or not any(value for _, value in known):
             continue
         factor = 100.0 if column in SHARES else -1.0 if _turned(run, column) else 1.0
@@ -355,7 +358,7 @@ def _value(value: Any) -> str:
 
 
 def _flat(manifest: dict[str, Any]) -> dict[str, Any]:
-    """A manifest without folders in it."""
+    """A manifest with what is nested in it as words."""
     flat: dict[str, Any] = {}
     for name, value in manifest.items():
         if isinstance(value, dict):

@@ -2,12 +2,13 @@
 
 import json
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
-from conqur.report.charts import number
+from conqur.report.charts import number, signed
 from conqur.report.tuned_run import Node, Played, TunedRun
 
 MOST = 6_000
@@ -33,7 +34,7 @@ def drawn_nodes(run: TunedRun) -> list[Node]:
     """The nodes to draw: all, or the lineages of those that are left and the best of the others."""
     if len(run.nodes) <= MOST:
         return list(run.nodes.values())
-    wanted: set[int] = set()
+    wanted = {ancestor.id for ancestor in run.lineage(-1 if run.chosen is None else run.chosen)}
     left = [node for node in run.nodes.values() if node.status in ("frontier", "pool")]
     others = [node for node in run.nodes.values() if node.status not in ("frontier", "pool")]
     for node in sorted(left, key=_by_score) + sorted(others, key=_by_score):
@@ -65,9 +66,13 @@ def shades(nodes: Sequence[Node]) -> dict[int, int]:
     """
     found: dict[int, int] = {}
     for row in _by_level(nodes).values():
-        scored = sorted((node for node in row if node.score is not None), key=_by_score)
-        last = max(1, len(scored) - 1)
-        found |= {node.id: (SHADES - 1) * rank // last for rank, node in enumerate(scored)}
+        scores = sorted(node.score for node in row if node.score is not None)
+        last = max(1, len(scores) - 1)
+        found |= {  # equal scores are of one colour
+            node.id: (SHADES - 1) * bisect_left(scores, node.score) // last
+            for node in row
+            if node.score is not None
+        }
     return found
 
 
@@ -102,21 +107,23 @@ def node_data(run: TunedRun) -> str:
 
 
 def details(run: TunedRun, node: Node, played: Mapping[int, Played]) -> list[str]:
-    """What is told of a node, in words; the names are in `DETAILS`."""
+    """What is told of a node, in words; `detail_names` has the names."""
     row = played.get(node.id)
-    gain = run.by_rollouts and node.score is not None
-    score = -(node.score or 0.0) if gain else node.score
-    calibrated = -(node.calibrated or 0.0) if gain else node.calibrated
     return [
         "the checkpoint" if node.parent is None else f"level {node.level + 1}, {node.kind}",
         node.status,
         node.assigned_how or "–",
-        *(_written(value) for value in (score, calibrated, node.bellman, node.penalty)),
-        "–" if row is None else f"{number(row.mean, 2)} ({_signed(row.gain)})",
+        *(_written(run.for_people(value)) for value in (node.score, node.calibrated)),
+        *(_written(value) for value in (node.bellman, node.penalty)),
+        "–" if row is None else f"{number(row.mean, 2)} ({signed(row.gain)})",
     ]
 
 
-DETAILS = ("made", "status", "labels", "score", "calibrated", "Bellman error", "penalty", "played")
+def detail_names(run: TunedRun) -> list[str]:
+    """The names of `details`."""
+    score = "gain" if run.by_rollouts else "score"
+    names = ["made", "status", "labels", score, f"{score}, calibrated", "Bellman error", "penalty"]
+    return [*names, "played"]
 
 
 def _by_level(nodes: Sequence[Node]) -> dict[int, list[Node]]:
@@ -133,11 +140,7 @@ def _step(nodes: Sequence[Node]) -> float:
 
 
 def _written(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}".replace("-", "−")
-
-
-def _signed(value: float) -> str:
-    return ("+" if value > 0 else "") + number(value, 2)
+    return "–" if value is None else f"{value or 0.0:.4g}".replace("-", "−")
 
 
 def _above(found: Mapping[int, Place], node: Node) -> float:

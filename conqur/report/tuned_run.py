@@ -73,9 +73,19 @@ class TunedRun:
 
     @property
     def chosen(self) -> int | None:
-        """The node that was found best in the end."""
-        number = ((self.summary or {}).get("chosen") or {}).get("node")
+        """The node that was found best in the end, by rollouts or else by its score."""
+        summary = self.summary or {}
+        number = (summary.get("chosen") or summary.get("chosen_by_score") or {}).get("node")
         return number if number in self.nodes else None
+
+    @property
+    def level(self) -> int:
+        """How many levels of the tree are known; the log may be ahead of it."""
+        return max(node.level for node in self.nodes.values()) + 1
+
+    def for_people(self, score: float | None) -> float | None:
+        """A score as people read it: gains on the checkpoint are stored with the sign turned."""
+        return -score if score is not None and self.by_rollouts else score
 
     def lineage(self, number: int) -> list[Node]:
         """A node and its ancestors, the root first."""
@@ -85,14 +95,6 @@ class TunedRun:
             found.append(self.nodes[at])
             at = self.nodes[at].parent
         return found[::-1]
-
-
-def is_tuned(folder: Path) -> bool:
-    """Whether a folder is that of a tuning run, as its settings say."""
-    try:
-        return "search" in read_json(folder / CONFIG)
-    except Damaged:
-        return False
 
 
 def read_tuned(folder: Path) -> TunedRun:
@@ -105,23 +107,29 @@ def read_tuned(folder: Path) -> TunedRun:
         RunError: if it is no tuning run or its files are not what a run writes.
     """
     try:
-        config = TuneConfig.from_json(read_json(folder / CONFIG))
+        settings = read_json(folder / CONFIG)
+        if "algorithm" in settings:
+            raise ValueError(
+                "it is a training run, whose curves `python -m conqur.report.learning` draws"
+            )
+        config = TuneConfig.from_json(settings)
     except (Damaged, ValueError) as error:
         raise RunError(f"{folder} cannot be reported on: {error}") from None
-    if not (folder / TREE).exists():
+    try:
+        nodes = [_node(row) for row in _rows(folder / TREE)]
+        played = tuple(_played(row) for row in _rows(folder / EVALUATIONS))
+        levels = tuple(_level(row) for row in _rows(folder / LOG))
+        manifest = read_json(folder / MANIFEST) if (folder / MANIFEST).exists() else {}
+        summary = _summary(read_json(folder / SUMMARY)) if (folder / SUMMARY).exists() else None
+    except (Damaged, KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{folder} is damaged, or no run of this version: {error}") from None
+    if not nodes:
         raise RunError(
             f"{folder} has no {TREE} yet: it is written with the run's first checkpoint, after "
             "some minutes"
         )
-    try:
-        nodes = [_node(row) for row in _rows(folder / TREE)]
-        played = tuple(_played(row) for row in _rows(folder / EVALUATIONS))
-        levels = tuple(_rows(folder / LOG))
-        manifest = read_json(folder / MANIFEST) if (folder / MANIFEST).exists() else {}
-        summary = read_json(folder / SUMMARY) if (folder / SUMMARY).exists() else None
-    except (Damaged, KeyError, TypeError, ValueError) as error:
-        raise RunError(f"{folder} is damaged, or no run of this version: {error}") from None
     known = {node.id: node for node in nodes}
+    levels = tuple(row for row in levels if row["step"] <= max(node.level for node in nodes) + 1)
     for node in nodes:
         parent = known.get(-1 if node.parent is None else node.parent)
         if parent is not None and parent.level >= node.level:
@@ -168,6 +176,29 @@ def _played(row: dict[str, Any]) -> Played:
         float(row["checkpoint"]),
         int(row["episodes"]),
     )
+
+
+def _level(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of the log with its numbers, those that are known."""
+    known = {n: v for n, v in row.items() if isinstance(v, int | float) and math.isfinite(v)}
+    return known | {"step": int(row["step"])}
+
+
+def _summary(found: dict[str, Any]) -> dict[str, Any]:
+    """What came of a run, if all that is told of it is there."""
+    if found.get("candidates") == 0:
+        return found
+    int(found["chosen_by_score"]["node"])
+    if "chosen" in found:
+        for name in ("checkpoint", "chosen", "chosen_by_score"):
+            float(found[name]["mean"])
+            _pair(found[name]["interval"])
+        for name in ("chosen", "chosen_by_score"):
+            float(found[name]["gain"])
+            _pair(found[name]["gain_interval"])
+        int(found["chosen"]["episodes"])
+        str(found["handed_back"])
+    return found | {"frames": int(found["frames"])}
 
 
 def _pair(values: Any) -> tuple[float | None, float | None]:

@@ -267,19 +267,26 @@ what helped most where it was measured (results/tuning): small perturbations of 
 they score more on common starts."""
 
 
-SHORTER_IN_ATARI: dict[str, dict[str, Any]] = {
+_SHORTER_IN_ATARI: dict[str, dict[str, Any]] = {
     "quick": {"levels": 3, "rollout_episodes": 4, "final_episodes": 24},
     "tuned": {"levels": 6, "rollout_episodes": 8, "final_episodes": 64},
 }
 """What presets with rollouts change in Atari games, which are long and slow to play."""
 
 
-def tune_config(preset: str, **changes: Any) -> TuneConfig:
-    """The settings of a preset with changes; those that are None keep the preset's value."""
+def tune_config(preset: str, *, atari: bool = False, **changes: Any) -> TuneConfig:
+    """The settings of a preset with changes; those that are None keep the preset's value.
+
+    Args:
+        preset: a name in `PRESETS`.
+        atari: whether an Atari game is played.
+        changes: settings.
+    """
     if preset not in PRESETS:
         raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {preset!r}")
     given = {name: value for name, value in changes.items() if value is not None}
-    return TuneConfig(**PRESETS[preset] | given)
+    shorter = _SHORTER_IN_ATARI.get(preset, {}) if atari else {}
+    return TuneConfig(**PRESETS[preset] | shorter | given)
 
 
 def population(name: str) -> Population:

@@ -5,8 +5,21 @@ import pytest
 
 from conqur.environments import make
 from conqur.environments.grouped import Grouped
+from conqur.pretrained import load
+from conqur.pretrained.playing import arena
 
 ENV = "CartPole-v1"
+
+
+def test_evaluations_of_atari_games_are_made_of_groups():
+    place = arena([load("bundled:Pong")])
+    environment = place.make(6)
+    assert isinstance(environment, Grouped)
+    frames = environment.reset(range(6))
+    np.testing.assert_array_equal(
+        frames, make("ALE/Pong-v5", 6, preprocessing=place.preprocessing).reset(range(6))
+    )
+    environment.close()
 
 
 class Counting:

@@ -30,7 +30,7 @@ def by_game(array):
 
 @pytest.mark.parametrize(("ours", "theirs"), BOTH)
 def test_aggregates_and_their_intervals(ours, theirs):
-    reps = 20_000
+    reps = 3_000
     points, intervals = library.get_interval_estimates(
         {"x": X},
         lambda scores: np.array([theirs(scores)]),
@@ -39,11 +39,11 @@ def test_aggregates_and_their_intervals(ours, theirs):
     )
     found = aggregate(by_game(X), ours, resamples=reps)
     assert found.value == pytest.approx(points["x"][0], abs=1e-12)
-    assert found.interval == pytest.approx(tuple(intervals["x"][:, 0]), abs=0.01)
+    assert found.interval == pytest.approx(tuple(intervals["x"][:, 0]), abs=0.03)
 
 
 def test_probability_of_improvement():
-    reps = 5_000
+    reps = 2_000
     points, intervals = library.get_interval_estimates(
         {"xy": (X, Y)},
         lambda x, y: np.array([metrics.probability_of_improvement(x, y)]),
@@ -52,4 +52,4 @@ def test_probability_of_improvement():
     )
     found = probability_of_improvement(by_game(X), by_game(Y), resamples=reps)
     assert found.value == pytest.approx(points["xy"][0], abs=1e-12)
-    assert found.interval == pytest.approx(tuple(intervals["xy"][:, 0]), abs=0.015)
+    assert found.interval == pytest.approx(tuple(intervals["xy"][:, 0]), abs=0.02)

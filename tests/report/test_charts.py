@@ -64,8 +64,8 @@ def test_bar_chart_is_laid_out_in_per_cent_of_the_highest_value():
 def test_negative_bars_go_to_the_left_of_zero():
     svg = report.bar_chart([Bar("loss", -3.0, interval=(-4, -1)), Bar("gain", 1.0)], title="title")
     bars = re.findall(r'<rect x="(.*?)" y="\d+" width="(.*?)" height="14" style', svg)
-    assert bars == [("0%", "75%"), ("75%", "25%")]
-    assert 'class="whisker" x1="0%" x2="50%"' in svg
+    assert bars == [("20%", "60%"), ("80%", "20%")]
+    assert 'class="whisker" x1="0%" x2="60%"' in svg
 
 
 def test_bar_chart_of_zeros():
@@ -136,3 +136,11 @@ def test_bars_show_their_intervals_within_the_chart():
     assert re.findall(r'<rect x="0%" y="\d+" width="(.*?)"', svg) == ["50%", "25%"]
     whiskers = re.findall(r'class="whisker" x1="(.*?)" x2="(.*?)" y1="(.*?)"', svg)
     assert whiskers == [("25%", "100%", "27.0"), ("0%", "50%", "67.0")]
+
+
+def test_what_is_below_the_lowest_bar_has_its_place():
+    bars = [charts.Bar("a", -15.0, interval=(-19.0, -11.0)), charts.Bar("b", -18.0)]
+    chart = charts.bar_chart(bars, title="", references=[charts.Reference("checkpoint", -20.0)])
+    assert 'class="whisker" x1="5%" x2="45%"' in chart  # of −20 to 0
+    assert 'class="reference" x1="0%"' in chart
+    assert '<rect x="10%"' in chart

@@ -54,6 +54,24 @@ def write_run(folder, nodes=TREE, *, summary=None, **changes):
     return folder
 
 
+def played(number, level, mean):
+    about = {"node": number, "level": level, "mean": mean, "interval": [mean - 1, mean + 1]}
+    return about | {"gain": 1.0, "gain_interval": [0, 2], "checkpoint": 99.0, "episodes": 4}
+
+
+def summary(chosen):
+    found = played(chosen, 3, 7.0) | {"gain": -1.0}
+    return {
+        "candidates": 3,
+        "frames": 9,
+        "checkpoint": {"mean": 8.0, "interval": [7.0, 9.0]},
+        "chosen": found,
+        "chosen_by_score": found,
+        "best_of_evaluations": found | {"gain": 0.0},
+        "handed_back": "checkpoint",
+    }
+
+
 @pytest.fixture(scope="module")
 def real():
     return read_tuned(REAL)
@@ -105,6 +123,8 @@ def test_colours_rank_scores_within_a_level():
     row.append(Node(9, 0, 1, "dive", "pool", "max", 7.0, 0, 0, 0))
     row.append(Node(10, 0, 1, "dive", "pool", "max", None, 0, 0, 0))
     assert shades(row) == {1: 0, 2: 4, 0: 8, 9: 0}
+    equal = [each._replace(score=2.0) for each in row]
+    assert set(shades(equal).values()) == {0}
 
 
 def test_a_huge_tree_is_thinned_but_never_its_living_lineages(tmp_path):
@@ -116,18 +136,19 @@ def test_a_huge_tree_is_thinned_but_never_its_living_lineages(tmp_path):
         ]
     for row in nodes[-3:]:
         row["status"] = "frontier"
-    run = read_tuned(write_run(tmp_path / "run", nodes))
+    run = read_tuned(write_run(tmp_path / "run", nodes, summary=summary(chosen=MOST + 50)))
+    assert run.chosen == MOST + 50
     drawn = {each.id for each in drawn_nodes(run)}
     assert len(run.nodes) > MOST
     assert MOST <= len(drawn) < MOST + 200
-    for row in nodes[-3:]:
+    for row in (*nodes[-3:], nodes[MOST + 50]):
         assert {each.id for each in run.lineage(row["id"])} <= drawn
     assert "left out" in render_run_page(run, "")
 
 
 def test_a_run_that_is_not_at_its_end_is_shown_as_far_as_it_came(tmp_path):
     run = read_tuned(write_run(tmp_path / "run"))
-    assert headline(run) == "CartPole-v1: level 0 of 100"
+    assert headline(run) == "CartPole-v1: level 3 of 100"
     page = render_run_page(run, "")
     assert "not at its end" in page
     assert "Before and after" not in page
@@ -142,9 +163,46 @@ def test_what_comes_from_files_is_escaped(tmp_path):
     assert "<script>alert" not in page
 
 
+def test_gains_are_told_with_their_sign_and_diverged_nodes_are_left_out(tmp_path):
+    nodes = [*TREE[:4], TREE[4] | {"score": -2.0, "calibrated": -2.0}]
+    nodes.append(node(5, 1, 2, None, "frontier"))
+    run = read_tuned(write_run(tmp_path / "run", nodes, scoring="rollouts"))
+    page = html.unescape(render_run_page(run, ""))
+    ranked = re.search(r"Nodes, best first</h2>.*?</section>", page, re.DOTALL)[0]
+    names = re.findall(r'class="name">([^<]*)<tspan class="value" dx="8">([^<]*)', ranked)
+    assert names == [("node 4", "+2"), ("node 3", "−2.5")]
+    assert "more is better" in page
+    assert "The checkpoint is at 0." in page
+
+
+def test_evaluations_and_gains_do_not_share_a_picture(tmp_path):
+    """The lineage of node 4 was never evaluated: it has no line beside those that were."""
+    folder = write_run(tmp_path / "run", scoring="rollouts")
+    rows = [played(1, 1, 100.0), played(3, 2, 104.0)]
+    (folder / "evaluations.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    page = html.unescape(render_run_page(read_tuned(folder), ""))
+    lines = re.search(r"Lineages</h2>.*?</section>", page, re.DOTALL)[0]
+    assert re.findall(r"<title>([^<]*)</title>", lines) == ["to node 3", "checkpoint"]
+
+
+def test_a_search_that_diverged_or_found_nothing_is_told_so(tmp_path):
+    diverged = {"candidates": 0, "frames": 9, "handed_back": "checkpoint"}
+    run = read_tuned(write_run(tmp_path / "one", summary=diverged))
+    assert headline(run) == "CartPole-v1: all nodes diverged"
+    assert "All nodes diverged" in render_run_page(run, "")
+    run = read_tuned(write_run(tmp_path / "two", summary=summary(chosen=3)))
+    page = render_run_page(run, "")
+    assert "In no evaluation during the search a node scored more" in page
+    assert page.count("chosen by rollouts") == 2  # a bar and a row, and none for the same by score
+    assert "best by its score" not in page
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
+        (lambda f: (f / "tree.jsonl").write_text(""), "no tree.jsonl yet"),
+        (lambda f: (f / "summary.json").write_text("{}"), "chosen_by_score"),
+        (lambda f: (f / "log.jsonl").write_text('{"step": "x"}\n'), "damaged"),
         (lambda f: (f / "tree.jsonl").unlink(), "no tree.jsonl yet"),
         (lambda f: (f / "tree.jsonl").write_text("{}\n{}\n"), "damaged"),
         (lambda f: (f / "tree.jsonl").write_text("[]\n[]\n"), "no JSON object"),
@@ -180,7 +238,7 @@ def test_summaries_of_older_runs_can_be_told():
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 def test_in_a_browser_the_tree_answers_to_a_click(tmp_path):
-    page = write_page(write_run(tmp_path / "run"), tmp_path / "page.html")
+    page = write_page(read_tuned(write_run(tmp_path / "run")), tmp_path / "page.html")
     probe = """<script>
       const seen = [document.getElementById("node").textContent];
       document.getElementById("n3").dispatchEvent(new MouseEvent("click", {bubbles: true}));
