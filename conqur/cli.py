@@ -70,7 +70,7 @@ def run(arguments: Sequence[str]) -> int:
         elif arguments in (["--help"], ["-h"]):
             print(_overview())
         else:
-            _parse(arguments).run(shlex.join(["conqur", *arguments]))
+            parse(arguments).run(shlex.join(["conqur", *arguments]))
         if sys.stdout is not None:
             sys.stdout.flush()
     except SystemExit as stop:  # --help
@@ -137,7 +137,7 @@ def _whole_numbers(
     )
 
 
-def _parse(arguments: Sequence[str]) -> Any:
+def parse(arguments: Sequence[str]) -> Any:
     """The command object. Tyro's boxed messages become one sentence."""
     commands = ", ".join(COMMANDS)
     if not arguments:

@@ -88,6 +88,7 @@ def run_tuning(
     saved, last_save = tree.level if checkpoint else -1, clock.monotonic()
     started = clock.monotonic() - records.seconds
     with stop_requested() as stop:
+        _watch(tuning, announce, f"level {tree.level + 1}: playing with nodes")
         for tree in tuning.search(begun):
             records.after(tree)
             records.frames += tuning.grower.found["steps"] * frames_per_step
@@ -101,6 +102,7 @@ def run_tuning(
                 saved, last_save = tree.level, clock.monotonic()
             if stop and tree.level < config.levels:
                 return Found(tree.level, None, stop.signal)
+            _watch(tuning, announce, f"level {tree.level + 1}: playing with nodes")
     if saved == tree.level:
         _write_story(run, tree, records)  # whatever became of it since
     else:
@@ -115,6 +117,12 @@ def _frames_per_step(tuning: Tuning) -> int:
     return 1 if tuning.place is None else tuning.place.frame_skip
 
 
+def _watch(tuning: Tuning, announce: Callable[[str], None], words: str) -> None:
+    """Tell how far it is while nodes play."""
+    if tuning.rollouts is not None:
+        tuning.rollouts.watch = lambda done: announce(f"{words}, {done:.0%}")
+
+
 def _evaluate(
     tuning: Tuning, tree: Tree, records: Records, announce: Callable[[str], None]
 ) -> None:
@@ -123,12 +131,11 @@ def _evaluate(
     if tuning.rollouts is None or not config.evaluation_episodes:
         return
     nodes = [node for node in tree.frontier if is_finite(node.weights.theta)]
-    words = f"level {tree.level}: evaluating {len(nodes)} nodes"
+    _watch(tuning, announce, f"level {tree.level}: evaluating {len(nodes)} nodes")
     root, *played = tuning.rollouts.play(
         [tuning.root, *(node.weights.theta for node in nodes)],
         episodes=config.evaluation_episodes,
         seed=starts(EVALUATION, config.seed, tree.level),
-        on_progress=lambda done: announce(f"{words}, {done:.0%}"),
     )
     for node, evaluation in zip(nodes, played, strict=True):
         row = {"level": tree.level, "node": node.id} | against(evaluation, root)
@@ -190,7 +197,7 @@ def _finish(
     chosen, number, level = by_score.weights.theta, by_score.id, by_score.level
     better = True
     if rollouts is not None:
-        announce(f"choosing among {len(candidates)} nodes")
+        _watch(tuning, announce, f"choosing among {len(candidates)} nodes")
         best = rollouts.best_of(
             [theta for theta, _, _ in candidates],
             episodes=max(2, config.final_episodes // 16),
@@ -198,7 +205,7 @@ def _finish(
             seed=starts(CHOICE, config.seed),
         )
         chosen, number, level = candidates[best]
-        announce("comparing the chosen node to the checkpoint on fresh starts")
+        _watch(tuning, announce, "comparing the chosen node to the checkpoint on fresh starts")
         root, scored, by_score_played = rollouts.play(
             [tuning.root, chosen, by_score.weights.theta],
             episodes=config.final_episodes,

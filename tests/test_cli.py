@@ -72,6 +72,9 @@ def test_the_overview_has_a_line_for_every_command(capsys, flag, monkeypatch):
         assert line.split()[1] in command.__doc__.splitlines()[0]
 
 
+POSITIONAL = ("environment", "checkpoint", "file", "folder", "action", "study")
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_teaches(capsys, command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
@@ -83,9 +86,16 @@ def test_help_teaches(capsys, command, monkeypatch):
     flat = re.sub(r"[\s│]+", " ", out)
     for field in dataclasses.fields(COMMANDS[command]):
         if "--" + field.name.replace("_", "-") not in flat:
-            assert field.name in ("environment", "checkpoint", "file", "folder")  # positional
+            assert field.name in (
+                "environment",
+                "checkpoint",
+                "file",
+                "folder",
+                "action",
+                "study",
+            )  # positional
     for example in re.findall(r"^  (conqur .*)$", out, re.MULTILINE):
-        assert cli._parse(shlex.split(example)[1:])
+        assert cli.parse(shlex.split(example)[1:])
     if command == "demo":
         for words in ("--output FILE", "(default: conqur-demo.html)", "--seed INT", "(default: 1)"):
             assert words in flat
@@ -132,8 +142,8 @@ def test_wrong_use_is_one_sentence_and_status_2(arguments, words, capsys):
     [("500000", 500_000), ("5e5", 500_000), ("5e+5", 500_000), ("1.5k", 1_500), ("0.5M", 500_000)],
 )
 def test_whole_numbers_as_people_write_them(written, meant):
-    assert cli._parse(["train", "x", "--steps", written]).steps == meant
-    assert cli._parse(["demo", "--seed", written]).seed == meant
+    assert cli.parse(["train", "x", "--steps", written]).steps == meant
+    assert cli.parse(["demo", "--seed", written]).seed == meant
 
 
 @pytest.mark.parametrize(
@@ -141,7 +151,7 @@ def test_whole_numbers_as_people_write_them(written, meant):
 )
 def test_what_is_no_whole_number_is_refused(written):
     with pytest.raises(support.UsageError, match=r"^--steps must be a whole number, got '"):
-        cli._parse(["train", "x", "--steps", written])
+        cli.parse(["train", "x", "--steps", written])
 
 
 def test_a_failed_job_is_one_sentence_and_status_1(capsys, monkeypatch, tmp_path):

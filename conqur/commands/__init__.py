@@ -8,6 +8,7 @@ from conqur.commands.evaluate import Evaluate
 from conqur.commands.network_files import Export, Import, Inspect
 from conqur.commands.play import Play
 from conqur.commands.report import Report
+from conqur.commands.suite import Suite
 from conqur.commands.train import Train
 from conqur.commands.tune import Tune
 
@@ -18,6 +19,7 @@ COMMANDS: dict[str, Any] = {
     "evaluate": Evaluate,
     "play": Play,
     "report": Report,
+    "suite": Suite,
     "inspect": Inspect,
     "import": Import,
     "export": Export,

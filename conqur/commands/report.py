@@ -34,7 +34,8 @@ class Report:
         from conqur.report.tuned_run import read_tuned
 
         if not self.folder.is_dir():
-            raise UsageError(f"there is no folder {self.folder}")
+            kind = "is a file: name the run's folder" if self.folder.exists() else "is not there"
+            raise UsageError(f"{self.folder} {kind}")
         output = self.output or self.folder / PAGE
         check_writable("--output", output)
         told = read_tuned(self.folder)

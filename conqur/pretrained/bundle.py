@@ -1,5 +1,6 @@
 """The networks that come with conqur: trained by `conqur train`, each with a card about it."""
 
+import difflib
 import json
 from functools import cache
 from pathlib import Path
@@ -32,8 +33,10 @@ def bundled_file(name: str | Path) -> Path:
         ValueError: if there is none.
     """
     if str(name) not in bundled_names():
+        near = difflib.get_close_matches(str(name), bundled_names(), 1, cutoff=0.7)
+        hint = f" (is {near[0]} meant?)" if near else ""
         raise ValueError(
-            f"there is no network {name} in conqur; `conqur inspect` lists those that are"
+            f"there is no network {name} in conqur{hint}; `conqur inspect` lists those that are"
         )
     return _FOLDER / f"{str(name).removeprefix(PREFIX)}.safetensors"
 

@@ -32,8 +32,13 @@ _NOT_OURS = (ValueError, TypeError, KeyError, OverflowError, RecursionError, Att
 """What other people's files lead to."""
 
 
-def to_bytes(network: Pretrained) -> bytes:
-    """The content of a file that `load` reads."""
+def to_bytes(network: Pretrained, *, half: bool = False) -> bytes:
+    """The content of a file that `load` reads.
+
+    Args:
+        network: what is written.
+        half: in half precision, if that loses nothing.
+    """
     about = {
         "architecture": network.architecture.to_json(),
         "environment": network.environment,
@@ -41,7 +46,12 @@ def to_bytes(network: Pretrained) -> bytes:
         "origin": network.origin,
     }
     header = {"conqur": json.dumps(about, sort_keys=True)}
-    return safetensors.numpy.save(flatten(network.regressor), metadata=header)
+    arrays = {name: np.asarray(array) for name, array in flatten(network.regressor).items()}
+    with np.errstate(over="ignore"):
+        halves = {name: array.astype(np.float16) for name, array in arrays.items()}
+    if half and all((halves[name] == array).all() for name, array in arrays.items()):
+        arrays = halves
+    return safetensors.numpy.save(arrays, metadata=header)
 
 
 class Native(Format):
@@ -64,7 +74,8 @@ class Native(Format):
 
     def write(self, content: Content, regressor: Regressor) -> bytes:
         """The file with another network."""
-        return to_bytes(replace(read_native(content.path), regressor=regressor))
+        there = read_native(content.path)
+        return to_bytes(replace(there, regressor=regressor), half=_is_half(content.path))
 
 
 def read_native(path: Path) -> Pretrained:
@@ -145,6 +156,11 @@ def _architecture(values: dict[str, Any]) -> Architecture:
     if len(sizes) > 50 or max(sizes) > 100_000:
         raise ValueError("its architecture is too large to be true")
     return Architecture(values["body"], tuple(shape), actions, tuple(hidden))
+
+
+def _is_half(path: Path) -> bool:
+    with safetensors.safe_open(path, framework="np") as file:
+        return all(file.get_slice(name).get_dtype() == "F16" for name in file.keys())  # noqa: SIM118
 
 
 def _single(array: np.ndarray) -> np.ndarray:

@@ -37,7 +37,7 @@ LEVELS = (
     ("Action gap", "gap"),
     ("Entropy of assignments", "entropy"),
     ("Mean label", "label"),
-    ("Return while collecting", "return"),
+    ("Return of episodes that ended while collecting", "return"),
 )
 """Of the log: what a panel is called, and the column."""
 SHARES = {"inconsistent", "churn"}
@@ -69,7 +69,7 @@ def render_run_page(run: TunedRun, command: str) -> str:
             "direction": "gains: more is better" if run.by_rollouts else "less is better",
             "ranked": _ranked(run),
             "curves": _curves(run),
-            "panels": _panels(run),
+            "levels": _levels(run),
             "settings": _definitions(run.config.to_json()),
             "manifest": _definitions(_flat(run.manifest)),
             "command": escape(command),
@@ -113,7 +113,7 @@ def verdict(summary: dict[str, Any]) -> str:
     chosen, checkpoint = summary["chosen"], summary["checkpoint"]
     low, high = chosen["gain_interval"]
     compared = (
-        f"Of {candidates or 'all'} nodes played anew {chosen['node']} was best. On "
+        f"Node {chosen['node']} was best of {candidates or 'all'} that were played again. On "
         f"{chosen['episodes']} fresh starts the checkpoint scores {checkpoint['mean']:.2f} and "
         f"node {chosen['node']} {chosen['mean']:.2f}: {chosen['gain']:+.2f} (95 % interval "
         f"{low:+.2f} to {high:+.2f})."
@@ -174,7 +174,7 @@ def _before_after(run: TunedRun) -> str:
     rows = [_row(name, found) for name, found, _ in told]
     slots = {
         "chart": report.bar_chart(bars, title="Scores before and after"),
-        "table": report.table(["", "Score", "Gain on the checkpoint"], rows, "methods", numeric=2),
+        "table": report.table(["", "Score", "Gain"], rows, "scores", numeric=2),
         "episodes": str(chosen["episodes"]),
         "champion": escape(_champion(summary)),
     }
@@ -275,10 +275,10 @@ def _ranked(run: TunedRun) -> str:
 def _curves(run: TunedRun) -> str:
     """Of every lineage that is left: what it scored when it was evaluated."""
     gains = run.by_rollouts and len({row.level for row in run.played}) < 2
-    frontier = [node for node in run.nodes.values() if node.status == "frontier"]
-    frontier = sorted(frontier, key=lambda node: node.id != run.chosen)[:MOST_LINES]
+    ends = [n for n in run.nodes.values() if n.status == "frontier" or n.id == run.chosen]
+    ends = sorted(ends, key=lambda node: node.id != run.chosen)[:MOST_LINES]
     lines = []
-    for node in frontier:
+    for node in ends:
         at, values = _course(run, node, gains)
         colour = CHOSEN if node.id == run.chosen else OTHER
         lines.append(Series(f"to node {node.id}", values, colour, at))
@@ -294,12 +294,12 @@ def _curves(run: TunedRun) -> str:
         lines, title="Lineages of the last level", x_label="level", y_label=y_label
     )
     words = (
-        "What the ancestors of each node of the last level scored. Siblings share their past; a "
+        "What the ancestors of nodes of the last level scored. Siblings share their past; a "
         "lineage that waited has no points in between. "
         + ("The checkpoint is at 0." if gains else "The checkpoint, on the same starts, is black.")
     )
-    if run.chosen is not None and any(node.id == run.chosen for node in frontier):
-        words += " The node that was chosen is in blue."
+    if any(line.colour == CHOSEN for line in lines):
+        words += " The node that was chosen is in dark blue."
     return _section("Lineages", f'<div class="curves">{chart}</div>', words)
 
 
@@ -316,7 +316,8 @@ def _course(run: TunedRun, node: Node, gains: bool) -> tuple[list[float], list[f
     return [level for level, _ in rows], [value for _, value in rows]
 
 
-def _panels(run: TunedRun) -> str:
+def _levels(run: TunedRun) -> str:
+    """Small charts of what levels were like; none of a run with a single one."""
     panels = []
     for title, column in LEVELS:
         known = [(float(row["step"]), row[column]) for row in run.levels if column in row]
@@ -327,7 +328,9 @@ def _panels(run: TunedRun) -> str:
         name = "Best gain on the checkpoint" if _turned(run, column) else title
         line = Series(name, values, CHOSEN, [level for level, _ in known])
         panels.append(panel(name, "", [line]))
-    return "".join(panels)
+    if not panels:
+        return ""
+    return f'<section><h2>Level by level</h2><div class="panels">{"".join(panels)}</div></section>'
 
 
 def _turned(run: TunedRun, column: str) -> bool:

@@ -108,14 +108,13 @@ def node_data(run: TunedRun) -> str:
 
 def details(run: TunedRun, node: Node, played: Mapping[int, Played]) -> list[str]:
     """What is told of a node, in words; `detail_names` has the names."""
-    row = played.get(node.id)
     return [
         "the checkpoint" if node.parent is None else f"level {node.level + 1}, {node.kind}",
         node.status,
         node.assigned_how or "–",
         *(_written(run.for_people(value)) for value in (node.score, node.calibrated)),
         *(_written(value) for value in (node.bellman, node.penalty)),
-        "–" if row is None else f"{number(row.mean, 2)} ({signed(row.gain)})",
+        _score(run, node, played),
     ]
 
 
@@ -124,6 +123,16 @@ def detail_names(run: TunedRun) -> list[str]:
     score = "gain" if run.by_rollouts else "score"
     names = ["made", "status", "labels", score, f"{score}, calibrated", "Bellman error", "penalty"]
     return [*names, "played"]
+
+
+def _score(run: TunedRun, node: Node, played: Mapping[int, Played]) -> str:
+    """What a node scored, on fresh starts if it was among those that played there in the end."""
+    for name in ("chosen", "chosen_by_score"):
+        found = (run.summary or {}).get(name) or {}
+        if found.get("node") == node.id and "gain" in found:
+            return f"{number(found['mean'], 2)} ({signed(found['gain'])}) on fresh starts"
+    row = played.get(node.id)
+    return "–" if row is None else f"{number(row.mean, 2)} ({signed(row.gain)})"
 
 
 def _by_level(nodes: Sequence[Node]) -> dict[int, list[Node]]:

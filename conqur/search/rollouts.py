@@ -45,6 +45,7 @@ class Rollouts:
 
     Attributes:
         frames: of the game, in all that was played so far.
+        watch: told now and then how much of what is being played is done, from 0 to 1.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Rollouts:
         self._frame_skip, self._epsilon = frame_skip, epsilon
         self._environments: dict[int, VectorEnvironment] = {}
         self.frames = 0
+        self.watch: Callable[[float], None] = lambda done: None
 
     def play(
         self,
@@ -74,7 +76,6 @@ class Rollouts:
         *,
         episodes: int,
         seed: int,
-        on_progress: Callable[[float], None] = lambda done: None,
     ) -> list[Evaluation]:
         """What each regressor scores, all on the same starts.
 
@@ -82,7 +83,6 @@ class Rollouts:
             thetas: the regressors.
             episodes: how many each plays.
             seed: of the starts.
-            on_progress: told now and then how much is done, from 0 to 1.
         """
         copies = min(episodes, MOST_COPIES)
         parts = -(-len(thetas) // max(1, MOST_COPIES // copies))
@@ -94,7 +94,7 @@ class Rollouts:
             padded = [*part, *[part[0]] * (at_once - len(part))]
             axes = self._approximator.node_axes(part[0])
             stacked = jax.tree.map(lambda axis, *leaves: np.stack(leaves, axis), axes, *padded)
-            part_of = _part_of(on_progress, first / len(thetas), at_once / len(thetas))
+            part_of = _part_of(self.watch, first / len(thetas), at_once / len(thetas))
             found += evaluate(
                 Policies(self._approximator, stacked),
                 environment,

@@ -233,7 +233,7 @@ def test_a_line_that_was_cut_off_is_left_out(tmp_path):
 def test_summaries_of_older_runs_can_be_told():
     summary = json.loads((REAL / "summary.json").read_text())
     summary.pop("candidates", None)
-    assert "Of all nodes played anew" in verdict(summary)
+    assert "best of all that were played again" in verdict(summary)
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")

@@ -45,7 +45,8 @@ def test_more_nodes_than_fit_at_once_are_played_in_parts(monkeypatch):
     monkeypatch.setattr("conqur.search.rollouts.MOST_COPIES", 4)
     done = []
     played = rollouts(body)
-    parts = played.play(thetas, episodes=2, seed=1, on_progress=done.append)
+    played.watch = done.append
+    parts = played.play(thetas, episodes=2, seed=1)
     assert [e.scores for e in parts] == [e.scores for e in whole]
     assert done == sorted(done)
     assert done[-1] == 1
@@ -96,7 +97,7 @@ class Scripted(Rollouts):
     def __init__(self):
         self.calls = []
 
-    def play(self, thetas, *, episodes, seed, on_progress=None):
+    def play(self, thetas, *, episodes, seed):
         self.calls.append((len(thetas), episodes, seed))
         noise = np.random.default_rng(seed).normal(size=episodes) * 10
         return [Evaluation(tuple(theta + noise), (1,) * episodes, episodes) for theta in thetas]

@@ -1,0 +1,217 @@
+"""`conqur suite`: many runs as one study."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from conqur._files import replacing
+from conqur.commands.support import Flag, UsageError, announcer, option, say, warn
+
+if TYPE_CHECKING:
+    from conqur.suite import Job, Study
+    from conqur.suite.local import Worker
+
+COPY = "study.json"
+"""What a study's folder was made for."""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Make many runs as one study: all combinations of games, algorithms, weights and seeds.
+
+    STUDY is a TOML file:
+
+      command = "train"                # or "tune"
+      games = ["MinAtar/Breakout", "MinAtar/Asterix"]
+      algorithms = ["dqn", "ddqn"]
+      penalty_weights = [0, 0.5]
+      seeds = 5
+      [settings]                       # options of the command, for all runs
+      steps = 1_000_000
+
+    With command = "tune" there are networks instead of games (files, or bundled:NAME), and the
+    algorithms are conqur, multi-dqn, no-penalty, random, rollouts, random-rollouts and refit:
+    the paper's search, its baseline, and controls.
+
+    `run` makes every run in a folder of its own, named by its
+    settings; what is done is not made again, what was broken off goes on, what failed is tried
+    again. Ctrl-C stops and saves all. `collect` writes one table of all networks. On a cluster,
+    --shard 3/8 makes the third of eight parts, for arrays of jobs.
+
+    Examples:
+      conqur suite run study.toml
+      conqur suite run study.toml --workers 4
+      conqur suite status study.toml
+      conqur suite collect study.toml
+      conqur suite run study.toml --shard 1/8
+    """
+
+    action: Annotated[
+        tyro.conf.Positional[Literal["run", "status", "collect"]],
+        tyro.conf.arg(metavar="{run,status,collect}"),
+    ]
+    """What to do."""
+    study: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="STUDY")]
+    """The study's file."""
+    dir: Annotated[Path | None, option("FOLDER", "studies/NAME")] = None
+    """The study's folder."""
+    workers: Annotated[int | None, option("INT", "one for two cores; with a GPU one")] = None
+    """How many runs are made at the same time."""
+    shard: Annotated[str | None, option("I/N", "all")] = None
+    """Only the runs I, I + N, I + 2N, ..."""
+    json: Flag = False
+    """Show no progress, and print what came out as one JSON object."""
+
+    def run(self, command: str) -> None:
+        """Do what the action says."""
+        from conqur.suite import read_study
+
+        study = read_study(self.study)
+        jobs = study.jobs()
+        folder = self.dir or Path("studies") / study.name
+        if self.action == "run":
+            self._run(study, _shard(jobs, self.shard), folder)
+        elif self.action == "status":
+            self._status(jobs, folder)
+        else:
+            self._collect(jobs, folder)
+
+    def _run(self, study: "Study", jobs: Sequence["Job"], folder: Path) -> None:
+        from conqur.suite import State, run_locally, state
+        from conqur.suite.local import default_workers
+
+        if self.workers is not None and self.workers < 1:
+            raise UsageError(f"--workers must be at least 1, got {self.workers}")
+        _check(study)
+        _remember(study, folder)
+        before = sum(state(job, folder) is State.DONE for job in jobs)
+        workers = self.workers or default_workers()
+        with announcer() as announce:
+            shown = _Shown(len(jobs), before, folder, announce, quiet=self.json)
+            outcome = run_locally(
+                jobs, folder, workers=workers, retries=study.retries, show=shown.update
+            )
+        states = Counter(state(job, folder).value for job in jobs)
+        if self.json:
+            print(json.dumps({"folder": str(folder), "runs": len(jobs), "states": states}))
+        tell = say if self.json else print
+        tell(f"{states[State.DONE]} of {len(jobs)} runs are done, in {folder}.")
+        for job in outcome.failed:
+            tell(f"Given up: {job.name}, see {job.log(folder)}")
+        if outcome.stopped_by is not None:
+            tell("Stopped; all is saved. The same command goes on.")
+            raise SystemExit(128 + outcome.stopped_by)
+        if outcome.failed:
+            raise SystemExit(1)
+        if states[State.DONE] == len(jobs):
+            tell(f"Next: conqur suite collect {self.study}")
+
+    def _status(self, jobs: Sequence["Job"], folder: Path) -> None:
+        from conqur.suite import state
+        from conqur.suite.jobs import last_words
+
+        rows = [
+            {"run": job.name, "state": state(job, folder).value, "said": last_words(job, folder)}
+            for job in jobs
+        ]
+        if self.json:
+            print(json.dumps(rows))
+            return
+        width = max(len(row["run"]) for row in rows)
+        for row in rows:
+            said = "" if row["state"] == "done" else row["said"][:60]
+            print(f"{row['run']:<{width}}  {row['state']:<8}  {said}".rstrip())
+        counts = Counter(row["state"] for row in rows)
+        print(", ".join(f"{count} {name}" for name, count in counts.items()))
+
+    def _collect(self, jobs: Sequence["Job"], folder: Path) -> None:
+        from conqur.suite import collect
+        from conqur.suite.collecting import as_csv, as_parquet
+
+        rows = collect(jobs, folder)
+        if not rows:
+            raise UsageError(f"no run in {folder} is done yet: conqur suite status {self.study}")
+        written = {"results.csv": as_csv(rows).encode()}
+        try:
+            written["results.parquet"] = as_parquet(rows)
+        except ImportError:
+            warn("no results.parquet is written: pip install 'conqur[parquet]'")
+        for name, content in written.items():
+            with replacing(folder / name) as file:
+                file.write(content)
+        if self.json:
+            print(json.dumps(rows))
+        done = len({row["run"] for row in rows})
+        tell = say if self.json else print
+        tell(f"{len(rows)} networks of {done} of {len(jobs)} runs: {folder / 'results.csv'}")
+
+
+class _Shown:
+    """One line about all runs, as often as something changed."""
+
+    def __init__(self, total: int, done: int, folder: Path, announce: Any, *, quiet: bool) -> None:
+        self._total, self._done, self._folder = total, done, folder
+        self._announce, self._quiet, self._last = announce, quiet, ""
+
+    def update(self, busy: Sequence["Worker"], waiting: int) -> None:
+        from conqur.suite.jobs import last_words
+
+        done = self._total - len(busy) - waiting
+        runs = ", ".join(f"{w.job.name} ({_short(last_words(w.job, self._folder))})" for w in busy)
+        line = f"{done} of {self._total} runs are over; now {runs}"
+        if not self._quiet and busy and line != self._last:
+            self._announce(line)
+            self._last = line
+
+
+def _short(words: str) -> str:
+    """Of a run's progress: how far it is."""
+    match = re.search(r"(step [\d,]+ of [\d,]+|level \d+ of \d+|played \d+%)", words)
+    return match[1] if match else "starting"
+
+
+def _shard(jobs: Sequence["Job"], words: str | None) -> Sequence["Job"]:
+    if words is None:
+        return jobs
+    match = re.fullmatch(r"(\d+)/(\d+)", words)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise UsageError(f"--shard must be like 1/8, got {words}")
+    return jobs[int(match[1]) - 1 :: int(match[2])]
+
+
+def _check(study: "Study") -> None:
+    """Refuse what the runs would refuse, before any of them is begun."""
+    from conqur.cli import parse
+    from conqur.environments import make
+    from conqur.pretrained import find_networks
+
+    for job in study.jobs()[:1]:
+        parse(job.arguments)  # all have the same options
+    for game in study.games:
+        make(game, 1).close()
+    for network in study.networks:
+        find_networks(network)
+
+
+def _remember(study: "Study", folder: Path) -> None:
+    """Note what the folder is for, or refuse one that was for something else."""
+    from conqur.suite.jobs import described
+
+    told = json.dumps([described(job) for job in study.jobs()])
+    path = folder / COPY
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.read_text("utf-8") != told:
+            raise UsageError(
+                f"{folder} is of a study that was different: name another --dir, or the old file"
+            )
+        with replacing(path) as file:
+            file.write(told.encode())
+    except OSError as error:
+        raise UsageError(f"--dir {folder} cannot be used: {error.strerror}") from error

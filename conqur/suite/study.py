@@ -1,0 +1,239 @@
+"""A study: one small TOML file, which stands for many runs.
+
+    command = "train"                            # or "tune"
+    games = ["MinAtar/Breakout", "MinAtar/Asterix"]
+    algorithms = ["dqn", "ddqn"]
+    penalty_weights = [0, 0.5]
+    seeds = 5
+    episodes = 100                               # of the evaluation after training
+
+    [settings]                                   # of all runs: options of the command
+    steps = 1_000_000
+
+Every combination is trained. With `command = "tune"`, `networks` takes the place of games, and the
+algorithms are those in `ARMS`.
+"""
+
+import tomllib
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from conqur import _checks
+from conqur.suite.jobs import Job
+
+ARMS: dict[str, tuple[str, ...]] = {
+    "conqur": (),
+    "multi-dqn": ("--search", "independent", "--penalty-weight", "0"),
+    "no-penalty": ("--penalty-weight", "0"),
+    "random": ("--children", "random", "--updates", "0", "--penalty-weight", "0"),
+    "rollouts": ("--scoring", "rollouts"),
+    "random-rollouts": (
+        *("--children", "random", "--updates", "0", "--penalty-weight", "0"),
+        *("--scoring", "rollouts"),
+    ),
+    "refit": (
+        *("--search", "independent", "--nodes", "1", "--splitting-factor", "1", "--expanded", "1"),
+        *("--penalty-weight", "0", "--refit", "lbfgs", "--updates", "50", "--data", "replay"),
+    ),
+}
+"""What algorithms of `conqur tune` change: the paper's search, its baseline, and controls."""
+PENALISED = ("conqur", "rollouts")
+"""Those of them that have a penalty weight."""
+
+LISTS = {
+    "games": str,
+    "networks": str,
+    "algorithms": str,
+    "presets": str,
+    "penalty_weights": float,
+}
+NUMBERS = ("seeds", "first_seed", "episodes", "retries")
+KEYS = ("command", *LISTS, *NUMBERS, "together", "settings")
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is to be run.
+
+    Attributes:
+        name: of the study, from its file.
+        command: "train" or "tune".
+        games: environments to train on.
+        networks: to tune: files, bundled ones, or what else `conqur tune` takes.
+        algorithms: dqn and ddqn, or names in `ARMS`.
+        penalty_weights: λ.
+        presets: of the command; "" for its own.
+        seeds: how many.
+        first_seed: the first of them.
+        episodes: with which trained networks are evaluated.
+        together: whether seeds and weights of a training are one run; None: where the environment
+            compiles, which makes that much faster.
+        retries: how often a run that failed is tried again.
+        settings: further options of the command, by name.
+    """
+
+    name: str
+    command: str
+    games: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+    algorithms: tuple[str, ...] = ()
+    penalty_weights: tuple[float, ...] = (0.0,)
+    presets: tuple[str, ...] = ("",)
+    seeds: int = 1
+    first_seed: int = 0
+    episodes: int = 100
+    together: bool | None = None
+    retries: int = 2
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.command not in ("train", "tune"):
+            raise ValueError(f"command must be train or tune, got {self.command!r}")
+        wanted, other = ("games", "networks")[:: 1 if self.command == "train" else -1]
+        if not getattr(self, wanted):
+            raise ValueError(f"{wanted} must name at least one for command {self.command!r}")
+        if getattr(self, other):
+            raise ValueError(f"{other} are for the other command: leave them out")
+        known = ("dqn", "ddqn") if self.command == "train" else tuple(ARMS)
+        object.__setattr__(self, "algorithms", self.algorithms or known[:1])
+        for name in self.algorithms:
+            if name not in known:
+                raise ValueError(f"algorithms must be of {', '.join(known)}, got {name!r}")
+        for name in LISTS:
+            if len(set(getattr(self, name))) < len(getattr(self, name)):
+                raise ValueError(f"{name} must not repeat a value")
+        if not self.penalty_weights or not self.presets:
+            raise ValueError("penalty_weights and presets must not be empty")
+        for weight in self.penalty_weights:
+            _checks.number("penalty_weights", weight, at_least=0)
+        for name, at_least in (("seeds", 1), ("first_seed", 0), ("episodes", 1), ("retries", 0)):
+            _checks.short_count(name, getattr(self, name), at_least=at_least)
+
+    def jobs(self) -> tuple[Job, ...]:
+        """All runs, in the order in which they are begun: one of each kind before second seeds."""
+        return tuple(_training(self) if self.command == "train" else _tuning(self))
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The settings as they are typed."""
+        typed: list[str] = []
+        for name, value in self.settings.items():
+            option = "--" + name.replace("_", "-")
+            if value is True:
+                typed.append(option)
+            elif value is not False:
+                values = value if isinstance(value, list) else [value]
+                typed += [option, *(str(each) for each in values)]
+        return tuple(typed)
+
+
+def read_study(path: Path) -> Study:
+    """Read a study's file.
+
+    Raises:
+        ValueError: if it is none, with what is wrong in it.
+    """
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"there is no study {path}") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is no TOML: {error}") from None
+    try:
+        return Study(path.stem, **_typed(values))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _typed(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a file, if they are of the right types."""
+    typed: dict[str, Any] = {}
+    if "command" not in values:
+        raise ValueError("command is missing: train or tune")
+    for name, value in values.items():
+        if name not in KEYS:
+            raise ValueError(f"there is no key {name!r}{_guess(name)}")
+        if name in LISTS:
+            kind = LISTS[name]
+            entries = value if isinstance(value, list) else [value]
+            fits = (int, float) if kind is float else (str,)
+            if not all(type(entry) in fits for entry in entries):
+                raise ValueError(f"{name} must be a list of {kind.__name__}, got {value!r}")
+            typed[name] = tuple(kind(entry) for entry in entries)
+        elif name in NUMBERS and type(value) is not int:
+            raise ValueError(f"{name} must be a whole number, got {value!r}")
+        elif name == "command" and not isinstance(value, str):
+            raise ValueError(f"command must be train or tune, got {value!r}")
+        else:
+            typed[name] = value
+    if not isinstance(typed.get("settings", {}), dict):
+        raise ValueError("settings must be a table: [settings]")
+    if not isinstance(typed.get("together"), bool | None):
+        raise ValueError("together must be true or false")
+    return typed
+
+
+def _guess(name: str) -> str:
+    import difflib
+
+    found = difflib.get_close_matches(name, KEYS, 1)
+    return f"; is {found[0]!r} meant?" if found else f" (there are {', '.join(KEYS)})"
+
+
+def _training(study: Study) -> list[Job]:
+    jobs = []
+    for preset, game, algorithm in product(study.presets, study.games, study.algorithms):
+        basis = ["train", game, "--algorithm", algorithm, *study.options]
+        basis += ["--preset", preset] if preset else []
+        about = {"game": game, "algorithm": algorithm, "preset": preset}
+        name = _name(game, algorithm, preset)
+        if study.together if study.together is not None else _compiles(game):
+            weights = [f"{weight:g}" for weight in study.penalty_weights]
+            own = [*("--penalty-weight", *weights), "--seeds", str(study.seeds)]
+            own += ["--seed", str(study.first_seed)]
+            jobs.append(Job(name, (*basis, *own), about, study.episodes))
+            continue
+        for number, weight in product(range(study.seeds), study.penalty_weights):
+            seed = study.first_seed + number
+            own = ["--penalty-weight", f"{weight:g}", "--seed", str(seed)]
+            one = f"{name}-weight-{weight:g}-seed-{seed}"
+            jobs.append(Job(one, (*basis, *own), about, study.episodes))
+    return jobs
+
+
+def _tuning(study: Study) -> list[Job]:
+    jobs = []
+    for number, preset, network, algorithm in product(
+        range(study.seeds), study.presets, study.networks, study.algorithms
+    ):
+        seed = study.first_seed + number
+        weights = study.penalty_weights if algorithm in PENALISED else (0.0,)
+        for weight in weights:
+            arguments = ["tune", network, *ARMS[algorithm], *study.options, "--seed", str(seed)]
+            arguments += ["--preset", preset] if preset else []
+            if algorithm in PENALISED:
+                arguments += ["--penalty-weight", f"{weight:g}"]
+            about = {
+                "network": network,
+                "algorithm": algorithm,
+                "preset": preset,
+                "penalty_weight": weight,
+                "seed": seed,
+            }
+            name = _name(network.removeprefix("bundled:"), algorithm, preset)
+            jobs.append(Job(f"{name}-weight-{weight:g}-seed-{seed}", tuple(arguments), about, None))
+    return jobs
+
+
+def _name(*parts: str) -> str:
+    """What a run's folder is called."""
+    words = "-".join(part for part in parts if part)
+    return "".join(c if c.isalnum() or c in "-._" else "-" for c in words)
+
+
+def _compiles(game: str) -> bool:
+    return game.startswith(("jax:", "minatar")) or game.lower().startswith("minatar")
