@@ -6,6 +6,7 @@ from typing import Annotated
 
 import tyro
 
+from conqur._messages import printable
 from conqur.commands.support import UsageError, check_writable, option
 
 
@@ -37,7 +38,7 @@ class Report:
             kind = "is a file: name the run's folder" if self.folder.exists() else "is not there"
             raise UsageError(f"{self.folder} {kind}")
         output = self.output or self.folder / PAGE
-        check_writable("--output", output)
+        check_writable("--output", output, keep=[self.folder])
         told = read_tuned(self.folder)
         written = write_page(told, output)
-        print(f"{headline(told)}\nReport: {written}")
+        print(f"{printable(headline(told))}\nReport: {printable(str(written))}")

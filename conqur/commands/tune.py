@@ -302,7 +302,7 @@ class Tune:
     def _report(self, folder: Path, found: "Found") -> None:
         from conqur.environments.data import is_data
         from conqur.report.run_page import PAGE, verdict, write_page
-        from conqur.report.tuned_run import read_tuned
+        from conqur.report.tuned_run import read_tuned, summary_of
 
         if self.json:
             about = {"finished": found.summary is not None, "level": found.level}
@@ -312,7 +312,7 @@ class Tune:
             resume = shlex.join(["conqur", "tune", "--resume", "--run-dir", str(folder)])
             tell(f"Stopped after level {found.level}; all is saved. Go on with: {resume}")
             return
-        tell(verdict(found.summary))
+        tell(verdict(summary_of(found.summary)))
         best = folder / "networks" / "best.safetensors"
         tell(f"Network: {best}")
         if found.summary["written_back"] is not None:

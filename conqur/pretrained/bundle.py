@@ -33,8 +33,9 @@ def bundled_file(name: str | Path) -> Path:
         ValueError: if there is none.
     """
     if str(name) not in bundled_names():
-        near = difflib.get_close_matches(str(name), bundled_names(), 1, cutoff=0.7)
-        hint = f" (is {near[0]} meant?)" if near else ""
+        known = [other.removeprefix(PREFIX) for other in bundled_names()]
+        near = difflib.get_close_matches(str(name).removeprefix(PREFIX), known, 1)
+        hint = f" (is {PREFIX}{near[0]} meant?)" if near else ""
         raise ValueError(
             f"there is no network {name} in conqur{hint}; `conqur inspect` lists those that are"
         )

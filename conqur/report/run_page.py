@@ -13,6 +13,7 @@ from typing import Any
 from conqur import __version__, report
 from conqur._files import replacing
 from conqur.report import Bar, Reference, Series, number, signed
+from conqur.report.charts import Number
 from conqur.report.pages import file_text, filled, panel, unbroken
 from conqur.report.search_tree import (
     SHADES,
@@ -21,7 +22,7 @@ from conqur.report.search_tree import (
     node_data,
     search_tree,
 )
-from conqur.report.tuned_run import Node, TunedRun
+from conqur.report.tuned_run import Interval, Node, Played, Summary, TunedRun
 
 PAGE = "report.html"
 """What a run's page is called in its folder."""
@@ -82,8 +83,8 @@ def write_page(run: TunedRun, output: Path) -> Path:
     """Write a run's page, and return where."""
     command = shlex.join(["conqur", "report", str(run.folder), "--output", str(output)])
     page = render_run_page(run, command)
-    with replacing(output) as file:
-        file.write(page.encode())
+    with replacing(output, follow=False) as file:  # a link in a run's folder leads anywhere
+        file.write(page.encode("utf-8", "replace"))
     return output
 
 
@@ -92,37 +93,36 @@ def headline(run: TunedRun) -> str:
     summary, name = run.summary, run.config.environment
     if summary is None:
         return f"{name}: level {run.level} of {run.config.levels}"
-    if summary.get("candidates") == 0:
+    if summary.candidates == 0:
         return f"{name}: all nodes diverged"
-    if "chosen" not in summary:
+    if summary.checkpoint is None or summary.chosen is None:
         return f"{name}: searched, not played"
-    before, after = summary["checkpoint"]["mean"], summary["chosen"]["mean"]
-    if summary["handed_back"] == "checkpoint":
+    before, after = summary.checkpoint.mean, summary.chosen.mean
+    if summary.kept_checkpoint:
         return f"{name}: no better than {number(before, 2)} beyond chance"
     return f"{name}: {number(before, 2)} before, {number(after, 2)} after"
 
 
-def verdict(summary: dict[str, Any]) -> str:
+def verdict(summary: Summary) -> str:
     """What came of a search, in words."""
-    candidates = summary.get("candidates")  # of older runs not known
-    if candidates == 0:
+    if summary.candidates == 0:
         return "All nodes diverged: the checkpoint itself is handed back."
-    if "chosen" not in summary:
-        node = summary["chosen_by_score"]["node"]
-        return f"Nothing was played; node {node} has the best score."
-    chosen, checkpoint = summary["chosen"], summary["checkpoint"]
-    low, high = chosen["gain_interval"]
+    chosen, checkpoint = summary.chosen, summary.checkpoint
+    if chosen is None or checkpoint is None:
+        return f"Nothing was played; node {summary.by_score_node} has the best score."
+    low, high = chosen.gain_interval
+    known = low is not None and high is not None
+    spread = f" (95 % interval {low:+.2f} to {high:+.2f})" if known else ""
     compared = (
-        f"Node {chosen['node']} was best of {candidates or 'all'} that were played again. On "
-        f"{chosen['episodes']} fresh starts the checkpoint scores {checkpoint['mean']:.2f} and "
-        f"node {chosen['node']} {chosen['mean']:.2f}: {chosen['gain']:+.2f} (95 % interval "
-        f"{low:+.2f} to {high:+.2f})."
+        f"Node {chosen.node} was best of {summary.candidates or 'all'} that were played again. On "
+        f"{chosen.episodes} fresh starts the checkpoint scores {checkpoint.mean:.2f} and node "
+        f"{chosen.node} {chosen.mean:.2f}: {chosen.gain:+.2f}{spread}."
     )
-    if summary["handed_back"] == "checkpoint":
-        chance = chosen["gain"] > 0 or (high is not None and high > 0)
+    if summary.kept_checkpoint:
+        chance = chosen.gain > 0 or (high is not None and high > 0)
         reason = "That may be chance" if chance else "No node is better"
         return f"{compared} {reason}: the checkpoint itself is handed back."
-    return f"{compared} Node {chosen['node']} is handed back."
+    return f"{compared} Node {chosen.node} is handed back."
 
 
 def _lede(run: TunedRun) -> str:
@@ -144,8 +144,7 @@ def _facts(run: TunedRun) -> str:
         f"scores: {config.scoring}",
     ]
     if run.summary is not None:
-        frames = run.summary["frames"] + run.summary.get("played_frames", 0)
-        facts.append(f"{frames:,} frames, {_duration(run.summary.get('seconds', 0.0))}")
+        facts.append(f"{run.summary.frames:,} frames, {_duration(run.summary.seconds)}")
     return "; ".join(facts)
 
 
@@ -158,58 +157,55 @@ def _duration(seconds: float) -> str:
 
 def _before_after(run: TunedRun) -> str:
     """The section with scores on fresh starts; none if nothing was played."""
-    summary = run.summary or {}
-    if "chosen" not in summary:
+    summary = run.summary
+    if summary is None or not (summary.checkpoint and summary.chosen and summary.by_score):
         return ""
-    checkpoint, chosen, by_score = (
-        summary[name] for name in ("checkpoint", "chosen", "chosen_by_score")
-    )
+    chosen, by_score = summary.chosen, summary.by_score
     told = [
-        ("Checkpoint", checkpoint, CHECKPOINT),
-        (f"Node {chosen['node']}, chosen by rollouts", chosen, CHOSEN),
-        (f"Node {by_score['node']}, best by its score", by_score, OTHER),
+        ("Checkpoint", summary.checkpoint, CHECKPOINT),
+        (f"Node {chosen.node}, chosen by rollouts", chosen, CHOSEN),
+        (f"Node {by_score.node}, best by its score", by_score, OTHER),
     ]
-    told = told[:2] if by_score["node"] == chosen["node"] else told
-    bars = [_bar(*one) for one in told]
-    rows = [_row(name, found) for name, found, _ in told]
+    told = told[:2] if by_score.node == chosen.node else told
+    bars = [
+        Bar(name, found.mean, colour, number(found.mean, 2), whisker(found.interval))
+        for name, found, colour in told
+    ]
+    rows = [_row(name, found, of_checkpoint=not i) for i, (name, found, _) in enumerate(told)]
     slots = {
         "chart": report.bar_chart(bars, title="Scores before and after"),
         "table": report.table(["", "Score", "Gain"], rows, "scores", numeric=2),
-        "episodes": str(chosen["episodes"]),
-        "champion": escape(_champion(summary)),
+        "episodes": str(chosen.episodes),
+        "champion": escape(_champion(summary.best)),
     }
     return filled("run_before_after.html", slots)
 
 
-def _champion(summary: dict[str, Any]) -> str:
+def _champion(best: Played | None) -> str:
     """What the best of all evaluations says, and what it is worth."""
-    best = summary.get("best_of_evaluations")
-    if not best:
+    if best is None:
         return ""
-    if best["gain"] <= 0:
+    if best.gain <= 0:
         return "In no evaluation during the search a node scored more than the checkpoint."
     return (
-        f"The best of all evaluations during the search was node {best['node']} with "
-        f"{number(best['gain'], 2)} above the checkpoint on {best['episodes']} starts. The best of "
-        "many noisy numbers is too good to be true: it took part in the choice, and only the fresh "
+        f"The best of all evaluations during the search was node {best.node} with "
+        f"{number(best.gain, 2)} above the checkpoint on {best.episodes} starts. The best of many "
+        "noisy numbers is too good to be true: it took part in the choice, and only the fresh "
         "starts count."
     )
 
 
-def _bar(name: str, found: dict[str, Any], colour: str) -> Bar:
-    low, high = found["interval"]
-    whisker = None if low is None or high is None else (low, high)
-    return Bar(name, found["mean"], colour, number(found["mean"], 2), whisker)
+def whisker(interval: Interval) -> tuple[Number, Number] | None:
+    """An interval of a bar chart, if it is known."""
+    low, high = interval
+    return None if low is None or high is None else (low, high)
 
 
-def _row(name: str, found: dict[str, Any]) -> str:
-    low, high = found["interval"]
-    score = f"{number(found['mean'], 2)}<small>{_range(low, high)}</small>"
-    better = "–"  # of the checkpoint
-    if "gain" in found:
-        low, high = found["gain_interval"]
-        better = f"{signed(found['gain'])}<small>{_range(low, high)}</small>"
-    cells = "".join(f'<td class="num">{cell}</td>' for cell in (score, better))
+def _row(name: str, found: Played, *, of_checkpoint: bool) -> str:
+    score = f"{number(found.mean, 2)}<small>{_range(*found.interval)}</small>"
+    gain = f"{signed(found.gain)}<small>{_range(*found.gain_interval)}</small>"
+    values = (score, "–" if of_checkpoint else gain)
+    cells = "".join(f'<td class="num">{cell}</td>' for cell in values)
     return f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>'
 
 
@@ -242,7 +238,7 @@ def _ranked(run: TunedRun) -> str:
                 row.mean,
                 CHOSEN if row.node == run.chosen else OTHER,
                 number(row.mean, 2),
-                None if None in row.interval else (row.interval[0] or 0.0, row.interval[1] or 0.0),
+                whisker(row.interval),
             )
             for row in rows[:MOST_BARS]
         ]

@@ -41,7 +41,7 @@ def drawn_nodes(run: TunedRun) -> list[Node]:
         wanted |= {ancestor.id for ancestor in run.lineage(node.id)}
         if len(wanted) >= MOST:
             break
-    return [node for node in run.nodes.values() if node.id in wanted]
+    return [node for node in run.nodes.values() if node.id in wanted][: 2 * MOST]
 
 
 def places(nodes: Sequence[Node]) -> dict[int, Place]:
@@ -127,10 +127,10 @@ def detail_names(run: TunedRun) -> list[str]:
 
 def _score(run: TunedRun, node: Node, played: Mapping[int, Played]) -> str:
     """What a node scored, on fresh starts if it was among those that played there in the end."""
-    for name in ("chosen", "chosen_by_score"):
-        found = (run.summary or {}).get(name) or {}
-        if found.get("node") == node.id and "gain" in found:
-            return f"{number(found['mean'], 2)} ({signed(found['gain'])}) on fresh starts"
+    summary = run.summary
+    for found in (summary.chosen, summary.by_score) if summary else ():
+        if found is not None and found.node == node.id:
+            return f"{number(found.mean, 2)} ({signed(found.gain)}) on fresh starts"
     row = played.get(node.id)
     return "–" if row is None else f"{number(row.mean, 2)} ({signed(row.gain)})"
 

@@ -1,19 +1,25 @@
 """A tuning run's story, read from its folder: nothing is locked or written, nothing is trusted."""
 
 import json
-import math
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from conqur.runs import RunError
 from conqur.runs.files import Damaged, file_size, read_json
 from conqur.runs.layout import CONFIG, LOG, MANIFEST
-from conqur.search.config import TuneConfig
+from conqur.search.config import HUGE, TuneConfig
 from conqur.tuning_run import EVALUATIONS, SUMMARY, TREE
 
-LARGEST = 256 << 20
+LARGEST = 64 << 20
 """Bytes of a file that is read."""
+
+Row = TypeVar("Row")
+
+
+Interval = tuple[float | None, float | None]
 
 
 class Node(NamedTuple):
@@ -32,16 +38,33 @@ class Node(NamedTuple):
 
 
 class Played(NamedTuple):
-    """A line of `evaluations.jsonl`: a node played beside the checkpoint, on the same starts."""
+    """A node that was played beside the checkpoint, on the same starts, or the checkpoint itself.
+
+    `level` is that after which it was; of the checkpoint, gains are 0.
+    """
 
     node: int
     level: int
     mean: float
-    interval: tuple[float | None, float | None]
+    interval: Interval
     gain: float
-    gain_interval: tuple[float | None, float | None]
+    gain_interval: Interval
     checkpoint: float
     episodes: int
+
+
+class Summary(NamedTuple):
+    """What came of a run; `checkpoint`, `chosen` and `by_score` are None if nothing was played."""
+
+    candidates: int | None
+    frames: int
+    seconds: float
+    by_score_node: int | None
+    checkpoint: Played | None
+    chosen: Played | None
+    by_score: Played | None
+    best: Played | None
+    kept_checkpoint: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +87,7 @@ class TunedRun:
     nodes: dict[int, Node]
     played: tuple[Played, ...]
     levels: tuple[dict[str, Any], ...]
-    summary: dict[str, Any] | None
+    summary: Summary | None
 
     @property
     def by_rollouts(self) -> bool:
@@ -74,8 +97,10 @@ class TunedRun:
     @property
     def chosen(self) -> int | None:
         """The node that was found best in the end, by rollouts or else by its score."""
-        summary = self.summary or {}
-        number = (summary.get("chosen") or summary.get("chosen_by_score") or {}).get("node")
+        if self.summary is None:
+            return None
+        found, scored = self.summary.chosen, self.summary.by_score_node
+        number = scored if found is None else found.node
         return number if number in self.nodes else None
 
     @property
@@ -116,12 +141,14 @@ def read_tuned(folder: Path) -> TunedRun:
     except (Damaged, ValueError) as error:
         raise RunError(f"{folder} cannot be reported on: {error}") from None
     try:
-        nodes = [_node(row) for row in _rows(folder / TREE)]
-        played = tuple(_played(row) for row in _rows(folder / EVALUATIONS))
-        levels = tuple(_level(row) for row in _rows(folder / LOG))
-        manifest = read_json(folder / MANIFEST) if (folder / MANIFEST).exists() else {}
-        summary = _summary(read_json(folder / SUMMARY)) if (folder / SUMMARY).exists() else None
-    except (Damaged, KeyError, TypeError, ValueError) as error:
+        nodes = _rows(folder / TREE, _node)
+        played = tuple(_rows(folder / EVALUATIONS, _played))
+        levels = {row["step"]: row for row in _rows(folder / LOG, _level)}  # resumed: the newest
+        manifest = read_json(folder / MANIFEST) if _is_there(folder / MANIFEST) else {}
+        summary = None
+        if _is_there(folder / SUMMARY):
+            summary = summary_of(read_json(folder / SUMMARY))
+    except (Damaged, OSError) as error:
         raise RunError(f"{folder} is damaged, or no run of this version: {error}") from None
     if not nodes:
         raise RunError(
@@ -129,82 +156,118 @@ def read_tuned(folder: Path) -> TunedRun:
             "some minutes"
         )
     known = {node.id: node for node in nodes}
-    levels = tuple(row for row in levels if row["step"] <= max(node.level for node in nodes) + 1)
+    if len(known) < len(nodes):
+        raise RunError(f"{folder} is damaged: two nodes have the same number")
     for node in nodes:
-        parent = known.get(-1 if node.parent is None else node.parent)
+        parent = None if node.parent is None else known.get(node.parent)
         if parent is not None and parent.level >= node.level:
             raise RunError(f"{folder} is damaged: node {node.id} is not below its parent")
-    return TunedRun(folder, config, manifest, known, played, levels, summary)
+    last = max(node.level for node in nodes) + 1
+    rows = tuple(row for step, row in sorted(levels.items()) if step <= last)
+    return TunedRun(folder, config, manifest, known, played, rows, summary)
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def summary_of(found: dict[str, Any]) -> Summary:
+    """A run's summary, as far as it is told of.
+
+    Raises:
+        Damaged: if something in it cannot be.
+    """
+    try:
+        chosen: Any = found.get("chosen")
+        by_score: Any = found.get("chosen_by_score") or {}
+        played = chosen is not None
+        if played:
+            about = found["checkpoint"] | {"episodes": _whole(chosen["episodes"])}
+            still = {"gain": 0.0, "gain_interval": [0.0, 0.0], "checkpoint": about["mean"]}
+        best = found.get("best_of_evaluations")
+        return Summary(
+            candidates=None if "candidates" not in found else _whole(found["candidates"]),
+            frames=_whole(found["frames"]) + _whole(found.get("played_frames", 0)),
+            seconds=_finite(found.get("seconds", 0.0)),
+            by_score_node=None if "node" not in by_score else _whole(by_score["node"]),
+            checkpoint=_played({"node": 0, "level": 0} | about | still) if played else None,
+            chosen=_played(chosen | {"level": 0}) if played else None,
+            by_score=_played(by_score | {"level": 0}) if played else None,
+            best=_played(best) if best else None,
+            kept_checkpoint=found["handed_back"] == "checkpoint",
+        )
+    except KeyError as error:
+        raise Damaged(f"the summary has no {error.args[0]}") from None
+    except (TypeError, ValueError, AttributeError) as error:
+        raise Damaged(f"its summary: {error}") from None
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is anything of that name, of whatever kind."""
+    return os.path.lexists(path)
+
+
+def _rows(path: Path, make: Callable[[dict[str, Any]], Row]) -> list[Row]:
     """The lines of a file; the last may have been cut off, and none be there."""
-    if not path.exists():
+    if not _is_there(path):
         return []
     if file_size(path) > LARGEST:
         raise Damaged(f"{path.name} is too large to be true")
     rows = []
-    lines = path.read_text("utf-8", errors="replace").splitlines()
+    lines = path.read_text("utf-8", errors="replace").rstrip().split("\n")
     for number, line in enumerate(lines, 1):
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
+            rows.append(make(json.loads(line)))
+        except KeyError as error:
+            raise Damaged(f"line {number} of {path.name} has no {error.args[0]}") from None
+        except json.JSONDecodeError:
             if number == len(lines):
                 break
             raise Damaged(f"line {number} of {path.name} is no JSON") from None
-        if not isinstance(row, dict):
-            raise Damaged(f"line {number} of {path.name} is no JSON object")
-        rows.append(row)
+        except (TypeError, ValueError, RecursionError, AttributeError) as error:
+            raise Damaged(f"line {number} of {path.name}: {str(error)[:100]}") from None
     return rows
 
 
 def _node(row: dict[str, Any]) -> Node:
     numbers = (_number(row[name]) for name in ("score", "calibrated", "penalty", "bellman"))
     kind, status, how = (str(row[name]) for name in ("kind", "status", "assigned_how"))
-    parent = None if row["parent"] is None else int(row["parent"])
-    return Node(int(row["id"]), parent, int(row["level"]), kind, status, how, *numbers)
+    parent = None if row["parent"] is None else _whole(row["parent"])
+    level = _whole(row["level"], at_least=-1)
+    return Node(_whole(row["id"]), parent, level, kind, status, how, *numbers)
 
 
 def _played(row: dict[str, Any]) -> Played:
     return Played(
-        int(row["node"]),
-        int(row["level"]),
-        float(row["mean"]),
+        _whole(row["node"]),
+        _whole(row["level"]),
+        _finite(row["mean"]),
         _pair(row["interval"]),
-        float(row["gain"]),
+        _finite(row["gain"]),
         _pair(row["gain_interval"]),
-        float(row["checkpoint"]),
-        int(row["episodes"]),
+        _finite(row["checkpoint"]),
+        _whole(row["episodes"]),
     )
 
 
 def _level(row: dict[str, Any]) -> dict[str, Any]:
     """A row of the log with its numbers, those that are known."""
-    known = {n: v for n, v in row.items() if isinstance(v, int | float) and math.isfinite(v)}
-    return known | {"step": int(row["step"])}
+    numbers = {n: v for n, v in row.items() if type(v) in (int, float) and abs(v) < HUGE}
+    return numbers | {"step": _whole(row["step"])}
 
 
-def _summary(found: dict[str, Any]) -> dict[str, Any]:
-    """What came of a run, if all that is told of it is there."""
-    if found.get("candidates") == 0:
-        return found
-    int(found["chosen_by_score"]["node"])
-    if "chosen" in found:
-        for name in ("checkpoint", "chosen", "chosen_by_score"):
-            float(found[name]["mean"])
-            _pair(found[name]["interval"])
-        for name in ("chosen", "chosen_by_score"):
-            float(found[name]["gain"])
-            _pair(found[name]["gain_interval"])
-        int(found["chosen"]["episodes"])
-        str(found["handed_back"])
-    return found | {"frames": int(found["frames"])}
-
-
-def _pair(values: Any) -> tuple[float | None, float | None]:
+def _pair(values: Any) -> Interval:
     low, high = values
     return _number(low), _number(high)
 
 
 def _number(value: Any) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(value)
+    return None if value is None else _finite(value)
+
+
+def _finite(value: Any) -> float:
+    if type(value) not in (int, float) or not abs(value) < HUGE:
+        raise ValueError(f"{str(value)[:40]!r} is no number that can be")
+    return float(value)
+
+
+def _whole(value: Any, *, at_least: int = 0) -> int:
+    if type(value) is not int or not at_least <= value < 2**40:
+        raise ValueError(f"{str(value)[:40]!r} is no whole number that can be")
+    return value

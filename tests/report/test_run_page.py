@@ -1,5 +1,6 @@
 """The page about a tuning run: what it says is what the run's files say, in a real browser, too."""
 
+import contextlib
 import html
 import json
 import re
@@ -11,7 +12,7 @@ import pytest
 
 from conqur.report.run_page import headline, render_run_page, verdict, write_page
 from conqur.report.search_tree import MOST, drawn_nodes, places, search_tree, shades
-from conqur.report.tuned_run import Node, read_tuned
+from conqur.report.tuned_run import Node, read_tuned, summary_of
 from conqur.runs import RunError
 from conqur.search.config import tune_config
 
@@ -42,6 +43,12 @@ TREE = [
     node(3, 1, 1, 2.5, "frontier", "dive"),
     node(4, 0, 2, 0.5, "frontier"),  # come back to: the checkpoint is two levels before
 ]
+
+
+def change(folder, **values):
+    """Change the second line of the tree."""
+    rows = [TREE[0], TREE[1] | values, *TREE[2:]]
+    (folder / "tree.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def write_run(folder, nodes=TREE, *, summary=None, **changes):
@@ -186,7 +193,7 @@ def test_evaluations_and_gains_do_not_share_a_picture(tmp_path):
 
 
 def test_a_search_that_diverged_or_found_nothing_is_told_so(tmp_path):
-    diverged = {"candidates": 0, "frames": 9, "handed_back": "checkpoint"}
+    diverged = {"candidates": 0, "frames": 9, "handed_back": "checkpoint", "levels": 3}
     run = read_tuned(write_run(tmp_path / "one", summary=diverged))
     assert headline(run) == "CartPole-v1: all nodes diverged"
     assert "All nodes diverged" in render_run_page(run, "")
@@ -201,11 +208,17 @@ def test_a_search_that_diverged_or_found_nothing_is_told_so(tmp_path):
     ("spoil", "words"),
     [
         (lambda f: (f / "tree.jsonl").write_text(""), "no tree.jsonl yet"),
-        (lambda f: (f / "summary.json").write_text("{}"), "chosen_by_score"),
+        (lambda f: (f / "summary.json").write_text("{}"), "the summary has no frames"),
         (lambda f: (f / "log.jsonl").write_text('{"step": "x"}\n'), "damaged"),
         (lambda f: (f / "tree.jsonl").unlink(), "no tree.jsonl yet"),
-        (lambda f: (f / "tree.jsonl").write_text("{}\n{}\n"), "damaged"),
-        (lambda f: (f / "tree.jsonl").write_text("[]\n[]\n"), "no JSON object"),
+        (lambda f: (f / "tree.jsonl").write_text("{}\n{}\n"), "line 1 of tree.jsonl has no"),
+        (lambda f: (f / "tree.jsonl").write_text("[]\n[]\n"), "line 1 of tree.jsonl"),
+        (lambda f: change(f, id=2**60), "no whole number"),
+        (lambda f: change(f, id=0), "same number"),
+        (lambda f: change(f, level=float("inf")), "no whole number"),
+        (lambda f: change(f, score=10**400), "no number"),
+        (lambda f: change(f, score="3"), "no number"),
+        (lambda f: (f / "summary.json").symlink_to("summary.json"), "link to itself"),
         (lambda f: (f / "tree.jsonl").write_text("x\n{}\n"), "line 1 of tree.jsonl"),
         (lambda f: (f / "config.json").write_text("{}"), "another version"),
         (lambda f: (f / "config.json").write_text("["), "not JSON"),
@@ -223,17 +236,59 @@ def test_what_is_no_run_is_refused_in_one_sentence(tmp_path, spoil, words):
         read_tuned(folder)
 
 
+FIELDS = [("checkpoint",), ("chosen",), ("chosen_by_score",), ("best_of_evaluations",)]
+FIELDS += [(*way, name) for way in FIELDS for name in ("mean", "interval", "gain", "node")]
+FIELDS += [("frames",), ("seconds",), ("played_frames",), ("candidates",), ("handed_back",)]
+
+
+@pytest.mark.parametrize("value", [None, "17", [], {"a": 1}, float("inf"), 1e308, True])
+def test_a_summary_with_anything_else_in_it_is_told_or_refused(tmp_path, value):
+    for way in FIELDS:
+        found = json.loads((REAL / "summary.json").read_text())
+        part = found
+        for name in way[:-1]:
+            part = part[name]
+        part[way[-1]] = value
+        folder = write_run(tmp_path / "run", summary=found)
+        with contextlib.suppress(RunError):  # and nothing else
+            page = render_run_page(read_tuned(folder), "")
+            assert "inf%" not in page
+            assert "nan%" not in page
+
+
+def test_the_page_takes_the_place_of_nothing_else(tmp_path, conqur):
+    folder = write_run(tmp_path / "run")
+    precious = tmp_path / "precious.txt"
+    precious.write_text("precious")
+    for name in ("config.json", "tree.jsonl"):
+        status, _, err = conqur("report", folder, "--output", folder / name)
+        assert status == 2
+        assert "would overwrite" in err
+    (folder / "report.html").symlink_to(precious)
+    status, out, _ = conqur("report", folder)
+    assert status == 0
+    assert "CartPole-v1: level 3 of 100" in out
+    assert precious.read_text() == "precious"
+    assert (folder / "report.html").read_text().startswith("<!DOCTYPE html>")
+    assert conqur("report", precious)[2].startswith("conqur: ")
+
+
 def test_a_line_that_was_cut_off_is_left_out(tmp_path):
     folder = write_run(tmp_path / "run")
     with (folder / "tree.jsonl").open("a") as file:
         file.write('{"id": 5, "par')
+    assert len(read_tuned(folder).nodes) == 5
+    with (folder / "tree.jsonl").open("w") as file:
+        file.write("".join(json.dumps(row) + "\n" for row in TREE) + "\n\n")
     assert len(read_tuned(folder).nodes) == 5
 
 
 def test_summaries_of_older_runs_can_be_told():
     summary = json.loads((REAL / "summary.json").read_text())
     summary.pop("candidates", None)
-    assert "best of all that were played again" in verdict(summary)
+    assert "best of all that were played again" in verdict(summary_of(summary))
+    summary["chosen"]["gain_interval"] = [None, None]  # of a single start
+    assert "interval" not in verdict(summary_of(summary))
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")

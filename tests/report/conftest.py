@@ -1,0 +1,1 @@
+from tiny_runs import conqur  # noqa: F401 (a fixture)
