@@ -1,6 +1,7 @@
 """What the documents say about the package is true."""
 
 import fnmatch
+import html
 import importlib
 import json
 import re
@@ -16,6 +17,8 @@ import conqur
 from conqur.dqn import Diagnostics
 from conqur.pretrained import card
 from conqur.report.charts import number
+from conqur.report.run_page import headline
+from conqur.report.tuned_run import read_tuned
 from conqur.statistics import difference
 
 ROOT = Path(__file__).parent.parent
@@ -282,6 +285,40 @@ def test_the_run_with_the_paper_s_settings_is_told_as_it_was():
         assert words.format(one["gain"], one["gain_interval"][0]) in text
     assert f"took {found['seconds'] / 60:.0f} minutes" in text
     assert len((folder / "tree.jsonl").read_text().splitlines()) > 1000
+
+
+@pytest.mark.parametrize("folder", ["upndown_paper16", "minatar_asterix_default"])
+def test_runs_in_the_results_are_told_as_they_were(folder):
+    def plain(name):
+        return re.sub(r"\s+", " ", (ROOT / name).read_text()).replace("−", "-")
+
+    found = json.loads((ROOT / "results/tuning" / folder / "summary.json").read_text())
+    chosen, before = found["chosen"], found["checkpoint"]["mean"]
+    low, high = chosen["gain_interval"]
+    after, gain = chosen["mean"], chosen["gain"]
+    if folder == "upndown_paper16":
+        readme = (
+            f"goes from {before:,.0f} to {after:,.0f} points in one run of `paper-16` "
+            f"(+{gain:,.0f}, 95 % interval {low:,.0f} to {high:,.0f}, {chosen['episodes']} fresh"
+        )
+        results = (
+            f"scores {before:.1f} and node {chosen['node']} {after:.1f}: +{gain:.1f} (95 % "
+            f"interval {low:.1f} to {high:.1f}); the node with the best score, "
+            f"{found['chosen_by_score']['node']}, leads by +{found['chosen_by_score']['gain']:.1f}"
+        )
+        assert f"took {found['seconds'] / 60:.0f} minutes" in plain("results/README.md")
+    else:
+        readme = (
+            f"from {before:.1f} to {after:.1f} (+{gain:.1f}, 95 % interval {low:.1f} to "
+            f"{high:.1f}, {chosen['episodes']} fresh starts) in {found['seconds']:.0f} seconds"
+        )
+        results = f"goes from {before:.2f} to {after:.2f}, +{gain:.2f} ({low:.2f} to {high:.2f}, "
+    assert readme in plain("README.md")
+    assert results in plain("results/README.md")
+    told = read_tuned(ROOT / "results/tuning" / folder)
+    assert headline(told) in html.unescape(
+        (ROOT / "results/tuning" / folder / "report.html").read_text()
+    )
 
 
 def test_the_diagnosis_in_the_readme_is_that_of_the_results():
