@@ -100,6 +100,8 @@ def check_writable(option: str, path: Path, *, keep: Sequence[Path] = ()) -> Non
         path: what is to be written.
         keep: files that are read, and folders in which only pages may be overwritten.
     """
+    if str(path).startswith("bundled:"):
+        raise UsageError(f"{option} {path}: such names are those of networks in conqur")
     try:
         for kept in keep:
             there = path.exists() and kept.exists()

@@ -29,6 +29,14 @@ def test_they_are_listed_and_shown(conqur):
     assert set(json.loads(conqur("inspect", "--json")[1])) == set(NAMES)
 
 
+def test_their_names_are_not_for_files(tmp_path, conqur, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, _, err = conqur("import", DEFAULT, "--output", "bundled:Mine")
+    assert status == 2
+    assert "names are those of networks in conqur" in err
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_name_that_is_not_there_is_refused(conqur):
     for words in (("inspect",), ("tune",), ("evaluate",)):
         status, _, err = conqur(*words, "bundled:Pongo")

@@ -97,7 +97,7 @@ def test_agrees_with_an_independent_lp_on_real_features(problem):
     assert verdict.outcome is (Consistency.CONSISTENT if by_lp > 0 else Consistency.INCONSISTENT)
 
 
-@settings(max_examples=60)
+@settings(max_examples=35)
 @given(st.integers(0, 10_000), st.integers(1, 3))
 def test_agrees_with_brute_force_over_many_thetas(seed, size):
     """Policies of thousands of random θ are all found; those found have a working witness."""
