@@ -53,7 +53,7 @@ def test_a_study_from_the_command_line(tmp_path):
     assert "a study that was different" in other.stderr
 
 
-def test_what_is_stopped_goes_on_and_what_fails_is_given_up(tmp_path):
+def test_what_is_stopped_is_saved_and_what_fails_is_given_up(tmp_path):
     long = ("--steps", "100000", "--learning-starts", "100", "--log-every", "1000")
     good = Job("good", ("train", "CartPole-v1", *long), {}, None)
     bad = Job("bad", ("train", "CartPole-v1", "--steps", "none"), {}, None)
