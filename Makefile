@@ -5,7 +5,7 @@ VENV := .venv
 PEERS := .venv-peers
 BIN := $(VENV)/bin
 # What the tests need beside the core.
-EXTRAS := dev atari box2d hub minari minatar parquet video
+EXTRAS := dev atari box2d figures hub minari minatar parquet video
 # Other people's tools that our files are compared with; what they need beside torch is pinned anyway.
 OTHERS := dm-haiku==0.0.17 flax==0.12.8 jmp==0.0.4 stable-baselines3==2.9.2 tabulate==0.10.0 \
   rliable==1.2.0 arch==7.2.0 pandas==2.3.3 pytz==2026.6 statsmodels==0.15.0 patsy==1.0.3 \

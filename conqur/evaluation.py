@@ -19,12 +19,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from conqur import _checks, statistics
-from conqur.environments.interface import Spec, Step, VectorEnvironment, push
+from conqur.environments.interface import JaxEnvironment, Spec, Step, VectorEnvironment, push
+from conqur.environments.jax_env import HostedJax, step_games
 
 PATIENCE = 27_000
 """The most steps of an episode, where no time limit ends it before: the paper's 108,000 frames."""
 REPORT_EVERY = 100
-"""Steps between two reports of progress."""
+"""Steps between two reports of progress, and in one dispatch where games compile."""
 FEW = 16
 """So many games are not worth another compiled program for fewer."""
 
@@ -213,6 +214,21 @@ class _Play(NamedTuple):
             finished=self.finished | game_over,
         )
 
+    def after_many(
+        self, rewards: Float[np.ndarray, "T N"], game_over: Bool[np.ndarray, "T N"]
+    ) -> "_Play":
+        """After T steps, of which those after a game's end do not count."""
+        rewards, game_over = (x.reshape(-1, *self.scores.shape) for x in (rewards, game_over))
+        ended = np.logical_or.accumulate(game_over, axis=0)
+        earlier = np.concatenate([np.zeros_like(ended[:1]), ended[:-1]])
+        times = self.lengths + np.arange(len(rewards)).reshape(-1, 1, 1)
+        counts = ~(self.finished | earlier) & (times < PATIENCE)
+        return _Play(
+            scores=self.scores + np.where(counts, rewards, 0.0).sum(axis=0, dtype=np.float64),
+            lengths=self.lengths + counts.sum(axis=0),
+            finished=self.finished | (game_over & counts).any(axis=0),
+        )
+
     def followed_by(self, later: "_Play") -> "_Play":
         return _Play(*(np.concatenate(both, axis=1) for both in zip(self, later, strict=True)))
 
@@ -300,6 +316,8 @@ def _play_round(
         keys=jnp.broadcast_to(keys, (policies, copies)),
     )
     now = _Play.nothing(policies, copies)
+    if isinstance(environment, HostedJax):
+        return _play_compiled(q, environment, table, frames, earlier, budget, epsilon, on_progress)
     play = earlier.followed_by(now)
     actions = np.zeros(environment.num_envs, np.int32)
     time = 0
@@ -330,7 +348,66 @@ def _play_round(
     return play
 
 
-def checked_actions(chosen: Int[Array, " N"]) -> Int[np.ndarray, " N"]:
+def _play_compiled(
+    q: Callable[[Any], Any],
+    environment: HostedJax,
+    table: _Table,
+    frames: np.ndarray,
+    earlier: _Play,
+    budget: _Budget,
+    epsilon: float,
+    on_progress: Callable[[float], None],
+) -> _Play:
+    """A round whose games compile: many steps at a time. What is over is played on, not counted."""
+    policies, first = earlier.lengths.shape
+    now = _Play.nothing(policies, table.copies.shape[1])
+    play = earlier.followed_by(now)
+    keys, episodes = environment.under_way()
+    games = (table.observations, episodes, frames, np.ones(len(frames), bool))
+    time = 0
+    while budget.pending(play)[:, first:].any():
+        games, (chosen, rewards, game_over) = _many_steps(
+            q,
+            environment.environment,
+            (table.keys, keys),
+            games,
+            np.int32(time),
+            np.float32(epsilon),
+        )
+        checked_actions(chosen)
+        now = now.after_many(np.asarray(rewards), np.asarray(game_over))
+        play = earlier.followed_by(now)
+        on_progress(float(budget.progress(play).mean()))
+        time += REPORT_EVERY
+    return play
+
+
+@eqx.filter_jit
+def _many_steps(
+    q: Callable[[Any], Any],
+    environment: JaxEnvironment[Any],
+    keys: tuple[Key[Array, "K E"], Key[Array, " N"]],
+    games: tuple[Any, Any, Any, Any],
+    time: Any,
+    epsilon: Any,
+) -> tuple[Any, tuple[Int[Array, "T N"], Float[Array, "T N"], Bool[Array, "T N"]]]:
+    """`REPORT_EVERY` steps of all games: where they are then; actions, rewards, games over."""
+    acting, playing = keys
+
+    def step(games: Any, time: Any) -> Any:
+        observations, episodes, frames, reset = games
+        observations, actions, _ = act(
+            q, environment.spec, observations, frames, reset, acting, time, epsilon
+        )
+        episodes, found = step_games(environment, playing, time + 1, episodes, actions)
+        games = (observations, episodes, found.frame, found.reset)
+        return games, (actions, found.reward, found.game_over)
+
+    begun = jax.tree.map(jnp.asarray, games)
+    return jax.lax.scan(step, begun, time + jnp.arange(REPORT_EVERY, dtype=jnp.int32))
+
+
+def checked_actions(chosen: Int[Array, "*T N"]) -> Int[np.ndarray, "*T N"]:
     """The actions of `act` on the host, if all Q-values behind them were numbers."""
     actions = np.array(chosen)
     if (actions < 0).any():

@@ -41,7 +41,7 @@ def _split(members: Member, time: int) -> tuple[Any, dict[str, Any]]:
     state: dict[str, Any] = {
         "agent": members.agent,
         "tally": members.tally,
-        "episodes": jax.tree.map(_key_data, members.episodes),
+        "episodes": jax.tree.map(key_data, members.episodes),
     }
     if members.replay is not None:
         rings = {name: getattr(members.replay, name) for name in RINGS}
@@ -91,15 +91,17 @@ def restored(
             f"{trainer.spec.name} did not come back to the state it was left in: it is not "
             "deterministic, so new episodes begin"
         )
-    episodes = jax.tree.map(_like_key, members.episodes, state["episodes"])
+    episodes = jax.tree.map(like_key, members.episodes, state["episodes"])
     return Member(state["agent"], replay, state["tally"], episodes), time
 
 
-def _key_data(leaf: Any) -> Any:
+def key_data(leaf: Any) -> Any:
+    """An array that can be saved: the numbers behind a key, or what is none as it is."""
     is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
     return jax.random.key_data(leaf) if is_key else leaf
 
 
-def _like_key(leaf: Any, data: Any) -> Any:
+def like_key(leaf: Any, data: Any) -> Any:
+    """The inverse of `key_data`; the leaf shows whether it was a key."""
     is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
     return jax.random.wrap_key_data(data) if is_key else data

@@ -24,7 +24,7 @@ from conqur.search.algorithms import (
 )
 from conqur.search.approximator import Approximator, LinearTuning, WholeNetwork
 from conqur.search.batches import Batches, DataCollector
-from conqur.search.collecting import Collector, in_groups
+from conqur.search.compiled import collector
 from conqur.search.config import TuneConfig, population
 from conqur.search.growing import Grower, Growing
 from conqur.search.node import Tree
@@ -216,14 +216,10 @@ def _collector(
     place.make(1).close()  # refuses a network of another game
     # Networks of other tools have this also for pictures that are none of Atari games.
     preprocessing = config.preprocessing if place.is_atari else ""
-    environments = in_groups(
+    return collector(
+        approximator,
         lambda copies: make(config.environment, copies, preprocessing=preprocessing or None),
         config.num_envs,
-        seed=config.seed,
-    )
-    return Collector(
-        approximator,
-        environments,
         transitions=config.transitions,
         epsilon=config.epsilon,
         clip_rewards=config.clip_rewards,

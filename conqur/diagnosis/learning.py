@@ -17,8 +17,8 @@ from conqur.pretrained import Pretrained
 from conqur.pretrained.playing import Arena
 from conqur.regressor import Dense
 from conqur.search.approximator import LinearTuning
-from conqur.search.batches import Batch
-from conqur.search.collecting import Collector, in_groups
+from conqur.search.batches import Batch, Batches
+from conqur.search.compiled import collector
 from conqur.search.config import HUGE, MOST_ENVS
 from conqur.search.growing import Grower, Growing
 from conqur.search.node import Tree, dive
@@ -133,21 +133,17 @@ def learn(
     place.make(1).close()  # refuses a network of another game
     approximator = LinearTuning(network.regressor.body)
     root = jax.device_get(network.regressor.head)
-    environments = in_groups(
+    batches = collector(
+        approximator,
         lambda copies: make(place.name, copies, preprocessing=network.preprocessing or None),
         config.num_envs,
-        seed=seed,
-    )
-    collector = Collector(
-        approximator,
-        environments,
         transitions=config.transitions,
         epsilon=config.epsilon,
         clip_rewards=clip_rewards,
         seed=seed,
     )
     weights = (0.0, config.penalty_weight)
-    growers = [_grower(approximator, root, collector, config, weight, seed) for weight in weights]
+    growers = [_grower(approximator, root, batches, config, weight, seed) for weight in weights]
     trees = [Tree.planted(grower.roots()) for grower in growers]
     heads: list[list[Dense]] = [[root], [root]]
     labels: list[list[float]] = [[], []]
@@ -155,7 +151,7 @@ def learn(
     try:
         for level in range(config.levels):
             announce(f"level {level + 1} of {config.levels}")
-            batch = collector.collect(trees[0].frontier[0].weights.theta)
+            batch = batches.collect(trees[0].frontier[0].weights.theta)
             features.append(np.asarray(batch.transitions.successors))
             alive.append(~np.asarray(batch.transitions.terminal))
             for i, grower in enumerate(growers):
@@ -164,7 +160,7 @@ def learn(
                 heads[i].append(children[0].weights.theta)
                 labels[i].append(_label(children[0].weights.target, batch, config.discount))
     finally:
-        collector.close()
+        batches.close()
     kept = np.concatenate(alive)
     if not np.isfinite([label for mine in labels for label in mine]).all():
         raise ValueError("learning_rate is too high here: the head diverged")
@@ -194,7 +190,7 @@ def _assigned(tree: Tree) -> Int[np.ndarray, " S"]:
 def _grower(
     approximator: LinearTuning,
     root: Dense,
-    collector: Collector,
+    batches: Batches,
     config: DiagnosisConfig,
     penalty_weight: float,
     seed: int,
@@ -203,7 +199,7 @@ def _grower(
     return Grower(
         approximator,
         root,
-        collector,
+        batches,
         growing=Growing(
             children="max",
             boltzmann_every=1,

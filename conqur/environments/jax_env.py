@@ -7,6 +7,7 @@ where the host steps its environments.
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -173,29 +174,23 @@ class HostedJax(VectorEnvironment):
     """N copies of a `JaxEnvironment` behind the host's interface, one compiled step for all.
 
     The key of copy i in step t is `fold_in(key(seed of i), t)`, counted from the last `reset`.
+    Programs that compile the steps into themselves do the same: `begin_games`, `step_games`.
 
-    Args:
-        environment: the environment.
-        num_envs: N.
+    Attributes:
+        environment: one copy.
     """
 
     def __init__(self, environment: JaxEnvironment[Any], num_envs: int = 1) -> None:
+        """Run copies of an environment.
+
+        Args:
+            environment: the environment.
+            num_envs: N.
+        """
+        self.environment = environment
         self.spec = environment.spec
         self.num_envs = _checks.count("num_envs", num_envs)
         self._time = -1
-        fold_in = jax.vmap(jax.random.fold_in, in_axes=(0, None))
-
-        @jax.jit
-        def begin(keys: Key[Array, " N"]) -> tuple[Any, Array]:
-            return jax.vmap(environment.reset)(fold_in(keys, 0))
-
-        @jax.jit
-        def advance(
-            keys: Key[Array, " N"], time: Int[Array, ""], episodes: Any, actions: Int[Array, " N"]
-        ) -> tuple[Any, Step]:
-            return jax.vmap(environment.step)(fold_in(keys, time), episodes, actions)
-
-        self._begin, self._advance = begin, advance
 
     def reset(self, seeds: Sequence[int]) -> np.ndarray:
         """Begin new episodes everywhere, with one seed for each; the first frames, [N, ...]."""
@@ -204,9 +199,13 @@ class HostedJax(VectorEnvironment):
             raise ValueError(f"seeds holds {numbers.max()}, but a seed has to be below 2³²")
         self._keys = jax.vmap(jax.random.key)(numbers.astype(np.uint32))
         self._time = 0
-        self._episodes, frames = self._begin(self._keys)
+        self._episodes, frames = begin_games(self.environment, self._keys)
         self._frames = np.asarray(frames)
         return self._frames
+
+    def under_way(self) -> tuple[Key[Array, " N"], Any]:
+        """The copies' keys and episodes, on the device, for a program that plays on by itself."""
+        return self._keys, self._episodes
 
     def send(self, actions: Int[np.ndarray, " N"]) -> None:
         """Start a step, which goes on in the background."""
@@ -215,8 +214,12 @@ class HostedJax(VectorEnvironment):
         count = len(self.spec.actions)
         actions = _checks.action_array("actions", actions, length=self.num_envs, num_actions=count)
         self._time += 1
-        self._episodes, self._sent = self._advance(
-            self._keys, np.int32(self._time), self._episodes, actions.astype(np.int32)
+        self._episodes, self._sent = step_games(
+            self.environment,
+            self._keys,
+            np.int32(self._time),
+            self._episodes,
+            actions.astype(np.int32),
         )
 
     def receive(self) -> Step:
@@ -230,6 +233,28 @@ class HostedJax(VectorEnvironment):
         if not can_draw(self.spec.frame_shape, self.spec.frame_dtype):
             raise NotImplementedError(f"the frames of {self.spec.name} are no pictures")
         return draw(self._frames[0])
+
+
+@eqx.filter_jit
+def begin_games(environment: JaxEnvironment[Any], keys: Key[Array, " N"]) -> tuple[Any, Array]:
+    """New episodes, by their keys, and their first frames."""
+    return jax.vmap(environment.reset)(_fold_in(keys, 0))
+
+
+@eqx.filter_jit
+def step_games(
+    environment: JaxEnvironment[Any],
+    keys: Key[Array, " N"],
+    time: Any,
+    episodes: Any,
+    actions: Int[Any, " N"],
+) -> tuple[Any, Step]:
+    """Step number `time` of all episodes, counted from one."""
+    return jax.vmap(environment.step)(_fold_in(keys, time), episodes, actions)
+
+
+def _fold_in(keys: Key[Array, " N"], time: Any) -> Key[Array, " N"]:
+    return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, time)
 
 
 def _frame(spec: Spec, observation: Any) -> Array:

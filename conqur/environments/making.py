@@ -1,5 +1,6 @@
 """One door to all environments: from a name to the environment."""
 
+import functools
 import importlib
 import re
 from typing import TYPE_CHECKING, Any
@@ -76,10 +77,15 @@ def make_jax(name: str) -> JaxEnvironment[Any] | None:
     if name.startswith("jax:"):
         return _adapt(name, _load(name))
     if name in MINATAR or name in MINATAR.values():
-        return PgxEnvironment(_pgx_make(name), name=name)
+        return _minatar(name)
     if re.fullmatch(r"minatar[-/](?!.*-v\d+$).*", name, re.IGNORECASE):
         raise ValueError(f"there is no MinAtar game {name!r}; there are {', '.join(MINATAR)}")
     return None
+
+
+@functools.cache  # what was compiled for it is compiled once
+def _minatar(name: str) -> PgxEnvironment:
+    return PgxEnvironment(_pgx_make(name), name=name)
 
 
 def _pgx_make(name: str) -> Any:

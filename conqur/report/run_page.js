@@ -42,6 +42,10 @@ function select(id) {
   tell(id);
 }
 
+function remember() { // what is selected, for when the page is loaded again
+  history.replaceState(null, "", "#node-" + selected);
+}
+
 function reveal(id) {
   const box = document.getElementById("scroll");
   const [x] = place(id);
@@ -59,7 +63,10 @@ function beside(id, step) {
 
 tree.addEventListener("click", (event) => {
   const id = numberOf(event);
-  if (id !== null) select(id);
+  if (id !== null) {
+    select(id);
+    remember();
+  }
 });
 tree.addEventListener("mouseover", (event) => {
   const id = numberOf(event);
@@ -77,7 +84,9 @@ tree.addEventListener("keydown", (event) => {
     event.preventDefault();
     select(next());
     reveal(selected);
+    remember();
   }
 });
-select(BEGIN);
-reveal(BEGIN);
+const asked = Number(/^#node-(\d+)$/.exec(location.hash)?.[1] ?? BEGIN);
+select(rows.has(asked) ? asked : BEGIN);
+reveal(selected);

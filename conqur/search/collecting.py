@@ -13,7 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Int, Key
 
 from conqur.dqn import epsilon_greedy
 from conqur.environments.interface import Spec, Step, Transitions, VectorEnvironment, push
@@ -40,8 +40,28 @@ def in_groups(
         seed: of the environments.
     """
     groups = 2 if num_envs >= MANY and num_envs % 2 == 0 else 1
-    seeds = np.random.SeedSequence(seed).generate_state(groups)
-    return [Journal(make(num_envs // groups), (int(own),)) for own in seeds]
+    return [Journal(make(num_envs // groups), (own,)) for own in group_seeds(seed, groups)]
+
+
+def group_seeds(seed: int, groups: int) -> tuple[int, ...]:
+    """The seeds of groups of environments."""
+    return tuple(int(own) for own in np.random.SeedSequence(seed).generate_state(groups))
+
+
+def exploration_key(seed: int) -> Key[Array, ""]:
+    """The key of ε-greedy exploration."""
+    return jax.random.fold_in(jax.random.key(seed), _KEY)
+
+
+def most_rows(transitions: int, copies: int) -> int:
+    """Steps that a batch may take: every other one is a transition, however short episodes are."""
+    return 2 * -(-transitions // copies) + 2
+
+
+def check_features(features: Any) -> None:
+    """Refuse a network whose features of the first states are no numbers."""
+    if not np.isfinite(np.asarray(features, np.float32)).all():
+        raise ValueError("the network's features hold NaN or infinity: it cannot be tuned")
 
 
 class Collector(Batches):
@@ -76,20 +96,18 @@ class Collector(Batches):
         self.spec = environments[0].spec
         self._approximator = approximator
         self._transitions, self._epsilon, self._clip = transitions, epsilon, clip_rewards
-        self._key = jax.random.fold_in(jax.random.key(seed), _KEY)
+        self._key = exploration_key(seed)
         self._groups = [_Group(i, journal) for i, journal in enumerate(environments)]
         copies = environments[0].environment.num_envs
         example = jax.eval_shape(approximator.embed, self._groups[0].observations)
         self.example = jax.ShapeDtypeStruct(  # type: ignore[no-untyped-call]
             example.shape[1:], example.dtype
         )
-        # Every other step at least is a transition, however short the episodes are.
-        rows = 2 * -(-transitions // (copies * len(self._groups))) + 3
+        rows = most_rows(transitions, copies * len(self._groups)) + 1
         self._features = jnp.zeros((rows, len(self._groups), *example.shape), example.dtype)
         for group in self._groups:
             self._see(group, group.journal.begin(), group.first, None)
-        if not np.isfinite(np.asarray(self._features[0], np.float32)).all():
-            raise ValueError("the network's features hold NaN or infinity: it cannot be tuned")
+        check_features(self._features[0])
 
     def collect(self, theta: Any) -> Batch:
         """D_k, with the ε-greedy policy of θ."""

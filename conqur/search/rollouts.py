@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from conqur.environments.interface import VectorEnvironment
+from conqur.environments.jax_env import HostedJax
 from conqur.evaluation import Evaluation, evaluate
 from conqur.search.approximator import Approximator
 
@@ -88,6 +89,9 @@ class Rollouts:
         parts = -(-len(thetas) // max(1, MOST_COPIES // copies))
         at_once = -(-len(thetas) // parts)  # as evenly as it goes: what is left over is played, too
         environment = self._environment(at_once * copies)
+        if isinstance(environment, HostedJax):  # it compiles for every number: let them be few
+            at_once = 2 ** (at_once - 1).bit_length()
+            environment = self._environment(at_once * copies)
         found: list[Evaluation] = []
         for first in range(0, len(thetas), at_once):
             part = list(thetas[first : first + at_once])

@@ -10,6 +10,7 @@ from conqur.environments import (
     PgxEnvironment,
     make,
     make_jax,
+    making,
 )
 
 MODULE = """
@@ -171,6 +172,7 @@ def test_pictures_are_asked_for(module):
 
 def test_pgx_that_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "pgx", None)
+    making._minatar.cache_clear()
     with pytest.raises(ValueError, match=r"needs pgx: pip install 'conqur\[minatar\]'$"):
         make("MinAtar/Breakout")
 

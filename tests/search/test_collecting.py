@@ -10,9 +10,10 @@ from conqur.environments.data import FixedData
 from conqur.environments.journal import Journal
 from conqur.regressor import Architecture, Dense, Perceptron, initial_regressor
 from conqur.runs import flatten
-from conqur.search.approximator import LinearTuning
+from conqur.search.approximator import LinearTuning, WholeNetwork
 from conqur.search.batches import DataCollector
-from conqur.search.collecting import Collector
+from conqur.search.collecting import Collector, in_groups
+from conqur.search.compiled import CompiledCollector, collector
 
 SEEN = []
 
@@ -207,3 +208,52 @@ def test_a_data_set_is_drawn_without_repetition():
     np.testing.assert_array_equal(
         collector.collect(head).transitions.rewards, third.transitions.rewards
     )
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_compiled_level_is_what_the_host_plays_step_by_step(whole):
+    def made(copies):
+        return make("MinAtar/Breakout", copies)
+
+    spec = made(1).spec
+    architecture = Architecture("minatar", spec.observation_shape, len(spec.actions), (16,))
+    regressor = initial_regressor(jax.random.key(0), architecture)
+    approximator = WholeNetwork() if whole else LinearTuning(regressor.body)
+    theta = regressor if whole else regressor.head
+    settings = {"transitions": 200, "epsilon": 0.3, "clip_rewards": True, "seed": 5}
+    host = Collector(approximator, in_groups(made, 3, seed=5), **settings)
+    program = collector(approximator, made, 3, **settings)
+    assert isinstance(program, CompiledCollector)
+    assert (program.spec, program.example) == (host.spec, host.example)
+    ended = 0
+    for _ in range(4):
+        ours, theirs = program.collect(theta), host.collect(theta)
+        for name in ("actions", "rewards", "terminal"):
+            np.testing.assert_array_equal(
+                getattr(ours.transitions, name), getattr(theirs.transitions, name)
+            )
+        for name in ("states", "successors"):
+            one, other = (np.asarray(getattr(b.transitions, name), float) for b in (ours, theirs))
+            np.testing.assert_allclose(one, other, atol=1e-6)
+        np.testing.assert_array_equal(ours.initial, theirs.initial)
+        assert ours.returns == theirs.returns
+        assert ours.steps == theirs.steps
+        ended += len(ours.returns)
+    assert ended > 10
+
+
+def test_a_compiled_collector_goes_on_where_it_was():
+    def made(copies):
+        return make("MinAtar/Asterix", copies)
+
+    spec = made(1).spec
+    architecture = Architecture("minatar", spec.observation_shape, len(spec.actions), (16,))
+    regressor = initial_regressor(jax.random.key(0), architecture)
+    settings = {"transitions": 100, "epsilon": 0.5, "clip_rewards": False, "seed": 0}
+    one, other = (collector(LinearTuning(regressor.body), made, 4, **settings) for _ in range(2))
+    one.collect(regressor.head)
+    saved = {name: np.array(values) for name, values in one.state().items()}
+    assert other.restore(saved)
+    after, again = one.collect(regressor.head), other.collect(regressor.head)
+    for ours, theirs in zip(jax.tree.leaves(after), jax.tree.leaves(again), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
