@@ -15,6 +15,7 @@ algorithms are those in `ARMS`.
 """
 
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -207,6 +208,7 @@ def _training(study: Study) -> list[Job]:
 
 def _tuning(study: Study) -> list[Job]:
     jobs = []
+    labels = _labels(study.networks)
     for number, preset, network, algorithm in product(
         range(study.seeds), study.presets, study.networks, study.algorithms
     ):
@@ -224,9 +226,15 @@ def _tuning(study: Study) -> list[Job]:
                 "penalty_weight": weight,
                 "seed": seed,
             }
-            name = _name(network.removeprefix("bundled:"), algorithm, preset)
+            name = _name(labels[network], algorithm, preset)
             jobs.append(Job(f"{name}-weight-{weight:g}-seed-{seed}", tuple(arguments), about, None))
     return jobs
+
+
+def _labels(networks: Sequence[str]) -> dict[str, str]:
+    """What networks are called in names of folders: their files' names if these differ."""
+    short = {name: Path(name.removeprefix("bundled:")).stem for name in networks}
+    return short if len(set(short.values())) == len(short) else {name: name for name in networks}
 
 
 def _name(*parts: str) -> str:
