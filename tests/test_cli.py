@@ -72,7 +72,7 @@ def test_the_overview_has_a_line_for_every_command(capsys, flag, monkeypatch):
         assert line.split()[1] in command.__doc__.splitlines()[0]
 
 
-POSITIONAL = ("environment", "checkpoint", "file", "folder", "action", "study")
+POSITIONAL = ("environment", "checkpoint", "file", "folder", "folders", "action", "study")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,9 +1,11 @@
 """`conqur suite`: many runs as one study."""
 
+import functools
 import json
+import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,7 +17,7 @@ from conqur.commands.support import Flag, UsageError, announcer, option, say, wa
 
 if TYPE_CHECKING:
     from conqur.suite import Job, Study
-    from conqur.suite.local import Worker
+    from conqur.suite.making import Outcome
 
 COPY = "study.json"
 """What a study's folder was made for."""
@@ -42,7 +44,8 @@ class Suite:
     `run` makes every run in a folder of its own, named by its
     settings; what is done is not made again, what was broken off goes on, what failed is tried
     again. Ctrl-C stops and saves all. `collect` writes one table of all networks. On a cluster,
-    --shard 3/8 makes the third of eight parts, for arrays of jobs.
+    --shard 3/8 makes the third of eight parts, for arrays of jobs; --engine ray hands the runs out
+    to Ray (docs/clusters.md).
 
     Examples:
       conqur suite run study.toml
@@ -50,6 +53,7 @@ class Suite:
       conqur suite status study.toml
       conqur suite collect study.toml
       conqur suite run study.toml --shard 1/8
+      conqur suite run study.toml --engine ray --address head:6379
     """
 
     action: Annotated[
@@ -63,6 +67,10 @@ class Suite:
     """The study's folder."""
     workers: Annotated[int | None, option("INT", "one for two cores; with a GPU one")] = None
     """How many runs are made at the same time."""
+    engine: Literal["local", "ray"] = "local"
+    """Where the runs are made: on this machine, or on a Ray cluster."""
+    address: Annotated[str | None, option("HOST:PORT", "RAY_ADDRESS")] = None
+    """Of the Ray cluster's head, which must ask for a token."""
     shard: Annotated[str | None, option("I/N", "all")] = None
     """Only the runs I, I + N, I + 2N, ..."""
     json: Flag = False
@@ -83,20 +91,17 @@ class Suite:
             self._collect(jobs, folder)
 
     def _run(self, study: "Study", jobs: Sequence["Job"], folder: Path) -> None:
-        from conqur.suite import State, run_locally, state
-        from conqur.suite.local import default_workers
+        from conqur.suite import State, state
 
         if self.workers is not None and self.workers < 1:
             raise UsageError(f"--workers must be at least 1, got {self.workers}")
+        make = self._engine()
         _check(study)
         _remember(study, folder)
         before = sum(state(job, folder) is State.DONE for job in jobs)
-        workers = self.workers or default_workers()
         with announcer() as announce:
             shown = _Shown(len(jobs), before, folder, announce, quiet=self.json)
-            outcome = run_locally(
-                jobs, folder, workers=workers, retries=study.retries, show=shown.update
-            )
+            outcome = make(jobs, folder, retries=study.retries, show=shown.update)
         states = Counter(state(job, folder).value for job in jobs)
         if self.json:
             print(json.dumps({"folder": str(folder), "runs": len(jobs), "states": states}))
@@ -111,6 +116,23 @@ class Suite:
             raise SystemExit(1)
         if states[State.DONE] == len(jobs):
             tell(f"Next: conqur suite collect {self.study}")
+
+    def _engine(self) -> "Callable[..., Outcome]":
+        """What makes the runs."""
+        if self.engine == "local":
+            from conqur.suite.local import default_workers, run_locally
+
+            if self.address is not None:
+                raise UsageError("--address is of a Ray cluster: --engine ray")
+            return functools.partial(run_locally, workers=self.workers or default_workers())
+
+        from conqur.suite.on_ray import run_on_ray
+        from conqur.suite.ray_cluster import START
+
+        address = self.address or os.environ.get("RAY_ADDRESS")
+        if not address:
+            raise UsageError(f"--engine ray needs --address HOST:PORT; to start Ray: {START}")
+        return functools.partial(run_on_ray, address=address, workers=self.workers)
 
     def _status(self, jobs: Sequence["Job"], folder: Path) -> None:
         from conqur.suite import state
@@ -131,25 +153,30 @@ class Suite:
         print(", ".join(f"{count} {name}" for name, count in counts.items()))
 
     def _collect(self, jobs: Sequence["Job"], folder: Path) -> None:
-        from conqur.suite import collect
-        from conqur.suite.collecting import as_csv, as_parquet
+        from conqur.suite import collect, collect_curves
+        from conqur.suite.tables import CURVES, RESULTS, as_csv, as_parquet
 
         rows = collect(jobs, folder)
         if not rows:
             raise UsageError(f"no run in {folder} is done yet: conqur suite status {self.study}")
-        written = {"results.csv": as_csv(rows).encode()}
-        try:
-            written["results.parquet"] = as_parquet(rows)
-        except ImportError:
-            warn("no results.parquet is written: pip install 'conqur[parquet]'")
+        written: dict[str, bytes] = {}
+        for name, table in ((RESULTS, rows), (CURVES, collect_curves(jobs, folder))):
+            if not table:
+                continue
+            written[name] = as_csv(type(table[0]), table).encode()
+            try:
+                written[name.replace(".csv", ".parquet")] = as_parquet(type(table[0]), table)
+            except ImportError:
+                warn("no Parquet is written: pip install 'conqur[parquet]'")
         for name, content in written.items():
             with replacing(folder / name) as file:
                 file.write(content)
         if self.json:
-            print(json.dumps(rows))
-        done = len({row["run"] for row in rows})
+            print(json.dumps([row._asdict() for row in rows]))
+        done = len({row.run for row in rows})
         tell = say if self.json else print
-        tell(f"{len(rows)} networks of {done} of {len(jobs)} runs: {folder / 'results.csv'}")
+        tell(f"{len(rows)} networks of {done} of {len(jobs)} runs: {folder / RESULTS}")
+        tell(f"Next: conqur report {folder}")
 
 
 class _Shown:
@@ -159,11 +186,11 @@ class _Shown:
         self._total, self._done, self._folder = total, done, folder
         self._announce, self._quiet, self._last = announce, quiet, ""
 
-    def update(self, busy: Sequence["Worker"], waiting: int) -> None:
+    def update(self, busy: Sequence["Job"], waiting: int) -> None:
         from conqur.suite.jobs import last_words
 
         done = self._total - len(busy) - waiting
-        runs = ", ".join(f"{w.job.name} ({_short(last_words(w.job, self._folder))})" for w in busy)
+        runs = ", ".join(f"{job.name} ({_short(last_words(job, self._folder))})" for job in busy)
         line = f"{done} of {self._total} runs are over; now {runs}"
         if not self._quiet and busy and line != self._last:
             self._announce(line)

@@ -301,7 +301,8 @@ class Tune:
 
     def _report(self, folder: Path, found: "Found") -> None:
         from conqur.environments.data import is_data
-        from conqur.report.run_page import PAGE, verdict, write_page
+        from conqur.report.pages import PAGE
+        from conqur.report.run_page import verdict, write_page
         from conqur.report.tuned_run import read_tuned, summary_of
 
         if self.json:

@@ -19,12 +19,16 @@ DOTTED_LENGTH = 25
 
 
 class Series(NamedTuple):
-    """Values over 1, 2, 3, …, or over the places `at`; the colour is a CSS colour."""
+    """Values over 1, 2, 3, …, or over the places `at`; the colour is a CSS colour.
+
+    `band` is an interval for every value, drawn behind the line.
+    """
 
     name: str
     values: Sequence[Number]
     colour: str = "var(--ink)"
     at: Sequence[Number] | None = None
+    band: Sequence[tuple[Number, Number]] | None = None
 
     def points(self) -> list[tuple[Number, Number]]:
         """Places and values."""
@@ -101,6 +105,7 @@ def line_chart(
     places = [place for line in series for place, _ in line.points()]
     first, last = min(1, *places, 1), max(1, *places, 1)
     seen = [value for line in series for value in line.values] + [r.value for r in references]
+    seen += [end for line in series for ends in line.band or () for end in ends]
     low, high = y_range or (min(0.0, *seen, 0.0), max(0.0, *seen, 0.0))
     low, high = (low, high) if high > low else (low - 0.5, low + 0.5)
 
@@ -116,6 +121,7 @@ def line_chart(
             f'<line class="reference r{i}" x1="{LEFT}" x2="{RIGHT}" {_at(y(reference.value))}>'
             f"<title>{escape(_named(reference))}</title></line>"
         )
+    body += [_band(line, x, y) for line in series if line.band]
     for line in series:
         body.append(_polyline(line, [(x(place), y(value)) for place, value in line.points()]))
     body += [words((LEFT + RIGHT) / 2, HEIGHT - 6, x_label, "middle"), words(0, 10, y_label)]
@@ -253,6 +259,14 @@ def _x_axis(x: Callable[[Number], float], first: Number, last: Number) -> str:
     return f'<line class="axis" x1="{LEFT}" x2="{RIGHT}" {_at(BOTTOM)}/>' + "".join(
         words(x(tick), BOTTOM + 16, number(tick), "middle") for tick in steps
     )
+
+
+def _band(line: Series, x: Callable[[Number], float], y: Callable[[Number], float]) -> str:
+    ends = list(zip((place for place, _ in line.points()), line.band or (), strict=True))
+    around = [(place, high) for place, (_, high) in ends]
+    around += [(place, low) for place, (low, _) in reversed(ends)]
+    path = " ".join(f"{x(place):.1f},{y(value):.1f}" for place, value in around)
+    return f'<polygon class="band" style="color:{escape(line.colour)}" points="{path}"/>'
 
 
 def _polyline(line: Series, points: Sequence[tuple[float, float]]) -> str:

@@ -17,15 +17,15 @@ import numpy as np
 from conqur._files import replacing
 from conqur.report.charts import number
 from conqur.report.learning_curves import MOST_SEEDS_SHOWN, Line, figure
-from conqur.report.study import (
+from conqur.report.trained_runs import (
     Curve,
     Kind,
     Scores,
-    Study,
+    TrainedRuns,
     by_kind,
     grid_of,
     on_grid,
-    read_study,
+    read_trained,
     to_json,
 )
 from conqur.statistics import difference, student_interval
@@ -63,13 +63,13 @@ def last_returns(curves: Iterable[Curve]) -> Scores:
     return scores
 
 
-def table(study: Study) -> str:
+def table(trained: TrainedRuns) -> str:
     """All that was scored, as Markdown: by kind, and against λ = 0."""
-    lengths = sorted({curve.steps[-1] for curve in study.curves})
+    lengths = sorted({curve.steps[-1] for curve in trained.curves})
     steps = " to ".join(number(length) for length in dict.fromkeys((lengths[0], lengths[-1])))
-    parts = [f"# {study.environment}, {steps} steps\n"]
+    parts = [f"# {trained.environment}, {steps} steps\n"]
     training = f"While training: mean return in the last {LAST_PART * 100:g} % of the steps"
-    for heading, scores in (*study.evaluations, (training, last_returns(study.curves))):
+    for heading, scores in (*trained.evaluations, (training, last_returns(trained.curves))):
         if scores:
             parts.append(f"## {heading}\n\n{_score_table(scores)}{_difference_table(scores)}")
     parts.append(
@@ -79,24 +79,24 @@ def table(study: Study) -> str:
     return "\n".join(parts)
 
 
-def write_study(study: Study, folder: Path) -> None:
+def write_files(trained: TrainedRuns, folder: Path) -> None:
     """Write `results.json`, `curves.svg` and `table.md`."""
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = lines(study.curves)
+    drawn = lines(trained.curves)
     seeds = max(len(line.seeds) for line in drawn)
     subtitle = f"Mean and 95 % interval over {seeds} seeds" if seeds > 1 else "One seed"
     if 1 < seeds <= MOST_SEEDS_SHOWN:
         subtitle += "; thin: each seed"
     picture = figure(
         drawn,
-        title=f"{study.environment}: return of an episode while training",
+        title=f"{trained.environment}: return of an episode while training",
         subtitle=subtitle,
         y_label="return",
     )
     for name, text in (
-        ("results.json", to_json(study)),
+        ("results.json", to_json(trained)),
         ("curves.svg", picture),
-        ("table.md", table(study)),
+        ("table.md", table(trained)),
     ):
         with replacing(folder / name) as file:
             file.write(text.encode())
@@ -157,11 +157,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="made if missing")
     given = parser.parse_args(arguments)
     try:
-        study = read_study(given.runs, given.evaluation)
-        write_study(study, given.output)
+        trained = read_trained(given.runs, given.evaluation)
+        write_files(trained, given.output)
     except (OSError, ValueError) as error:
         parser.error(str(error))
-    print(table(study))
+    print(table(trained))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,9 @@ from typing import Any
 
 from conqur.report.charts import Series, line_chart
 
+PAGE = "report.html"
+"""What the page about a run or a study is called in its folder."""
+
 
 def filled(name: str, slots: dict[str, str]) -> str:
     """A template of this folder with its slots filled."""
@@ -33,3 +36,34 @@ def panel(title: str, unit: str, lines: Sequence[Series], *, x_label: str = "lev
     """A small line chart with its title."""
     chart = line_chart(lines, title=title, x_label=x_label, y_label=unit)
     return f"<div><h3>{escape(title)}</h3>{chart}</div>"
+
+
+def definitions(values: dict[str, Any]) -> str:
+    """Names and values as a list of HTML."""
+    rows = (
+        f"<dt>{escape(str(name)).replace('_', ' ')}</dt><dd>{escape(_value(value))}</dd>"
+        for name, value in values.items()
+    )
+    return f"<dl>{''.join(rows)}</dl>"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "–"}[value]
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:g}" if isinstance(value, float) else str(value) or "–"
+
+
+def flat(manifest: dict[str, Any]) -> dict[str, Any]:
+    """A manifest with what is nested in it as words."""
+    flat: dict[str, Any] = {}
+    for name, value in manifest.items():
+        if isinstance(value, dict):
+            parts: Sequence[str] = [f"{key} {_value(inner)}" for key, inner in value.items()]
+            flat[name] = ", ".join(parts)
+        elif isinstance(value, list):
+            flat[name] = ", ".join(_value(inner) for inner in value)
+        else:
+            flat[name] = value
+    return flat

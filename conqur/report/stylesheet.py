@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 
 from conqur.report.pages import file_text
 
-SHEETS = ("style.css", "run_page.css")
+SHEETS = ("style.css", "exhibits.css", "run_page.css")
 """The files in which charts and trees have their rules and colours."""
 DRAWN = frozenset(
     {

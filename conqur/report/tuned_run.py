@@ -1,25 +1,23 @@
 """A tuning run's story, read from its folder: nothing is locked or written, nothing is trusted."""
 
-import json
-import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
+from conqur.report.lines import (
+    Interval,
+    finite,
+    is_there,
+    number_or_none,
+    pair,
+    read_rows,
+    whole,
+)
 from conqur.runs import RunError
-from conqur.runs.files import Damaged, file_size, read_json
+from conqur.runs.files import Damaged, read_json
 from conqur.runs.layout import CONFIG, LOG, MANIFEST
 from conqur.search.config import HUGE, TuneConfig
 from conqur.tuning_run import EVALUATIONS, SUMMARY, TREE
-
-LARGEST = 64 << 20
-"""Bytes of a file that is read."""
-
-Row = TypeVar("Row")
-
-
-Interval = tuple[float | None, float | None]
 
 
 class Node(NamedTuple):
@@ -141,12 +139,13 @@ def read_tuned(folder: Path) -> TunedRun:
     except (Damaged, ValueError) as error:
         raise RunError(f"{folder} cannot be reported on: {error}") from None
     try:
-        nodes = _rows(folder / TREE, _node)
-        played = tuple(_rows(folder / EVALUATIONS, _played))
-        levels = {row["step"]: row for row in _rows(folder / LOG, _level)}  # resumed: the newest
-        manifest = read_json(folder / MANIFEST) if _is_there(folder / MANIFEST) else {}
+        nodes = read_rows(folder / TREE, _node)
+        played = tuple(read_rows(folder / EVALUATIONS, _played))
+        rows = read_rows(folder / LOG, _level)
+        levels = {row["step"]: row for row in rows}  # of a run that was resumed, the newest
+        manifest = read_json(folder / MANIFEST) if is_there(folder / MANIFEST) else {}
         summary = None
-        if _is_there(folder / SUMMARY):
+        if is_there(folder / SUMMARY):
             summary = summary_of(read_json(folder / SUMMARY))
     except (Damaged, OSError) as error:
         raise RunError(f"{folder} is damaged, or no run of this version: {error}") from None
@@ -163,8 +162,8 @@ def read_tuned(folder: Path) -> TunedRun:
         if parent is not None and parent.level >= node.level:
             raise RunError(f"{folder} is damaged: node {node.id} is not below its parent")
     last = max(node.level for node in nodes) + 1
-    rows = tuple(row for step, row in sorted(levels.items()) if step <= last)
-    return TunedRun(folder, config, manifest, known, played, rows, summary)
+    reached = tuple(row for step, row in sorted(levels.items()) if step <= last)
+    return TunedRun(folder, config, manifest, known, played, reached, summary)
 
 
 def summary_of(found: dict[str, Any]) -> Summary:
@@ -178,14 +177,14 @@ def summary_of(found: dict[str, Any]) -> Summary:
         by_score: Any = found.get("chosen_by_score") or {}
         played = chosen is not None
         if played:
-            about = found["checkpoint"] | {"episodes": _whole(chosen["episodes"])}
+            about = found["checkpoint"] | {"episodes": whole(chosen["episodes"])}
             still = {"gain": 0.0, "gain_interval": [0.0, 0.0], "checkpoint": about["mean"]}
         best = found.get("best_of_evaluations")
         return Summary(
-            candidates=None if "candidates" not in found else _whole(found["candidates"]),
-            frames=_whole(found["frames"]) + _whole(found.get("played_frames", 0)),
-            seconds=_finite(found.get("seconds", 0.0)),
-            by_score_node=None if "node" not in by_score else _whole(by_score["node"]),
+            candidates=None if "candidates" not in found else whole(found["candidates"]),
+            frames=whole(found["frames"]) + whole(found.get("played_frames", 0)),
+            seconds=finite(found.get("seconds", 0.0)),
+            by_score_node=None if "node" not in by_score else whole(by_score["node"]),
             checkpoint=_played({"node": 0, "level": 0} | about | still) if played else None,
             chosen=_played(chosen | {"level": 0}) if played else None,
             by_score=_played(by_score | {"level": 0}) if played else None,
@@ -198,76 +197,33 @@ def summary_of(found: dict[str, Any]) -> Summary:
         raise Damaged(f"its summary: {error}") from None
 
 
-def _is_there(path: Path) -> bool:
-    """Whether there is anything of that name, of whatever kind."""
-    return os.path.lexists(path)
-
-
-def _rows(path: Path, make: Callable[[dict[str, Any]], Row]) -> list[Row]:
-    """The lines of a file; the last may have been cut off, and none be there."""
-    if not _is_there(path):
-        return []
-    if file_size(path) > LARGEST:
-        raise Damaged(f"{path.name} is too large to be true")
-    rows = []
-    lines = path.read_text("utf-8", errors="replace").rstrip().split("\n")
-    for number, line in enumerate(lines, 1):
-        try:
-            rows.append(make(json.loads(line)))
-        except KeyError as error:
-            raise Damaged(f"line {number} of {path.name} has no {error.args[0]}") from None
-        except json.JSONDecodeError:
-            if number == len(lines):
-                break
-            raise Damaged(f"line {number} of {path.name} is no JSON") from None
-        except (TypeError, ValueError, RecursionError, AttributeError) as error:
-            raise Damaged(f"line {number} of {path.name}: {str(error)[:100]}") from None
-    return rows
+def read_played(path: Path) -> list[Played]:
+    """The evaluations of a run, in order; none if there is no such file."""
+    return read_rows(path, _played)
 
 
 def _node(row: dict[str, Any]) -> Node:
-    numbers = (_number(row[name]) for name in ("score", "calibrated", "penalty", "bellman"))
+    numbers = (number_or_none(row[name]) for name in ("score", "calibrated", "penalty", "bellman"))
     kind, status, how = (str(row[name]) for name in ("kind", "status", "assigned_how"))
-    parent = None if row["parent"] is None else _whole(row["parent"])
-    level = _whole(row["level"], at_least=-1)
-    return Node(_whole(row["id"]), parent, level, kind, status, how, *numbers)
+    parent = None if row["parent"] is None else whole(row["parent"])
+    level = whole(row["level"], at_least=-1)
+    return Node(whole(row["id"]), parent, level, kind, status, how, *numbers)
 
 
 def _played(row: dict[str, Any]) -> Played:
     return Played(
-        _whole(row["node"]),
-        _whole(row["level"]),
-        _finite(row["mean"]),
-        _pair(row["interval"]),
-        _finite(row["gain"]),
-        _pair(row["gain_interval"]),
-        _finite(row["checkpoint"]),
-        _whole(row["episodes"]),
+        whole(row["node"]),
+        whole(row["level"]),
+        finite(row["mean"]),
+        pair(row["interval"]),
+        finite(row["gain"]),
+        pair(row["gain_interval"]),
+        finite(row["checkpoint"]),
+        whole(row["episodes"]),
     )
 
 
 def _level(row: dict[str, Any]) -> dict[str, Any]:
     """A row of the log with its numbers, those that are known."""
     numbers = {n: v for n, v in row.items() if type(v) in (int, float) and abs(v) < HUGE}
-    return numbers | {"step": _whole(row["step"])}
-
-
-def _pair(values: Any) -> Interval:
-    low, high = values
-    return _number(low), _number(high)
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else _finite(value)
-
-
-def _finite(value: Any) -> float:
-    if type(value) not in (int, float) or not abs(value) < HUGE:
-        raise ValueError(f"{str(value)[:40]!r} is no number that can be")
-    return float(value)
-
-
-def _whole(value: Any, *, at_least: int = 0) -> int:
-    if type(value) is not int or not at_least <= value < 2**40:
-        raise ValueError(f"{str(value)[:40]!r} is no whole number that can be")
-    return value
+    return numbers | {"step": whole(row["step"])}

@@ -53,6 +53,23 @@ def _holder(handle: int) -> str:
     return f"process {pid.decode()}" if pid.isdigit() else "another process"
 
 
+def in_use(folder: Path) -> bool:
+    """Whether a process holds the lock on a run directory, or on what may become one."""
+    try:
+        handle = os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # no locks: nobody can tell
+        return False
+    finally:
+        os.close(handle)
+    return False
+
+
 _held: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 

@@ -1,94 +1,145 @@
-"""All results of a study as one tidy table: a row for each network that was trained or tuned."""
+"""All results of runs as tidy tables, read from their folders."""
 
-import csv
-import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from conqur.runs.files import read_json
-from conqur.suite.jobs import Job, State, state
+from conqur.report.trained_runs import grid_of, on_grid, read_curves
+from conqur.report.tuned_run import read_played
+from conqur.runs import RunError
+from conqur.runs.files import Damaged, read_json
+from conqur.runs.layout import CONFIG, LOG
+from conqur.suite.jobs import EVALUATION, Job, State, state
+from conqur.suite.tables import Trained, TrainedPoint, Tuned, TunedPoint
+from conqur.tuning_run import EVALUATIONS, SUMMARY
 
-TRAINED = (
-    *("game", "algorithm", "preset", "penalty_weight", "seed", "score", "score_low", "score_high"),
-    *("human_normalised", "episodes", "run"),
-)
-TUNED = (
-    *("network", "game", "algorithm", "preset", "penalty_weight", "seed", "checkpoint", "score"),
-    *("gain", "gain_low", "gain_high", "handed_back_gain", "score_by_score", "gain_by_score"),
-    *("best_evaluation", "best_evaluation_checkpoint", "episodes", "frames", "seconds", "run"),
-)
+MOST_POINTS = 50
+"""Of a curve."""
 
 
-def collect(jobs: Sequence[Job], study: Path) -> list[dict[str, Any]]:
-    """A row for each network of the runs that are done."""
-    rows: list[dict[str, Any]] = []
+def collect(jobs: Sequence[Job], study: Path) -> list[Any]:
+    """A row for each network of the runs that are done: `Trained` or `Tuned`."""
+    return _of_all(jobs, study, trained_rows, tuned_rows)
+
+
+def collect_curves(jobs: Sequence[Job], study: Path) -> list[Any]:
+    """Points of the curves of the runs that are done: `TrainedPoint` or `TunedPoint`."""
+    return _of_all(jobs, study, trained_points, tuned_points)
+
+
+def _of_all(
+    jobs: Sequence[Job], study: Path, trained: Callable[..., Any], tuned: Callable[..., Any]
+) -> list[Any]:
+    found: list[Any] = []
     for job in jobs:
         if state(job, study) is State.DONE:
-            found = read_json(job.result(study))
-            rows += _trained(job, found) if job.episodes is not None else [_tuned(job, found)]
-    return rows
+            folder = job.folder(study)
+            try:
+                found += (tuned if job.episodes is None else trained)(folder, job.about)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise RunError(f"{folder} is damaged, or no run of this version: {error}") from None
+            except (Damaged, OSError) as error:
+                raise RunError(f"{folder}: {error}") from None
+    return found
 
 
-def as_csv(rows: Sequence[dict[str, Any]]) -> str:
-    """The table as CSV; what is not known is empty."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+def trained_rows(folder: Path, about: dict[str, Any]) -> list[Trained]:
+    """The networks of a training run that was evaluated.
+
+    Args:
+        folder: of the run.
+        about: what it is called in tables: game, algorithm and preset.
+    """
+    found = read_json(folder / EVALUATION)
+    return [
+        Trained(
+            game=about["game"],
+            algorithm=about["algorithm"],
+            preset=about["preset"],
+            penalty_weight=float(network["network"]["penalty_weight"]),
+            seed=network["network"]["seed"],
+            score=network["mean"],
+            score_low=network["interval"][0],
+            score_high=network["interval"][1],
+            human_normalised=network["human_normalised"],
+            episodes=len(network["episodes"]),
+            run=folder.name,
+        )
+        for network in found.get("networks", [found])
+    ]
 
 
-def as_parquet(rows: Sequence[dict[str, Any]]) -> bytes:
-    """The table as Parquet. This needs pyarrow."""
-    import pyarrow
-    import pyarrow.parquet
-
-    target = pyarrow.BufferOutputStream()
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), target)
-    return bytes(target.getvalue().to_pybytes())
-
-
-def _trained(job: Job, found: dict[str, Any]) -> list[dict[str, Any]]:
-    networks = found.get("networks", [found])
-    rows = []
-    for network in networks:
-        low, high = network["interval"]
-        values = {
-            **{name: job.about[name] for name in ("game", "algorithm", "preset")},
-            "penalty_weight": network["network"]["penalty_weight"],
-            "seed": network["network"]["seed"],
-            "score": network["mean"],
-            "score_low": low,
-            "score_high": high,
-            "human_normalised": network["human_normalised"],
-            "episodes": len(network["episodes"]),
-            "run": job.name,
-        }
-        rows.append({name: values[name] for name in TRAINED})
-    return rows
+def trained_points(folder: Path, about: dict[str, Any]) -> list[TrainedPoint]:
+    """The learning curves of a training run; the arguments are those of `trained_rows`."""
+    points = []
+    for curve in read_curves(folder / LOG, about["algorithm"]):
+        grid = grid_of([curve], MOST_POINTS)
+        member = (curve.kind.penalty_weight, curve.seed)
+        for step, value in zip(grid.tolist(), on_grid(curve, grid).tolist(), strict=True):
+            if value == value:  # no episode has ended before
+                names = (about["game"], about["algorithm"], about["preset"])
+                points.append(TrainedPoint(*names, *member, round(step), value))
+    return points
 
 
-def _tuned(job: Job, found: dict[str, Any]) -> dict[str, Any]:
+def tuned_rows(folder: Path, about: dict[str, Any]) -> list[Tuned]:
+    """The network of a tuning run.
+
+    Args:
+        folder: of the run.
+        about: what it is called in tables: network, algorithm and preset.
+    """
+    found, config = read_json(folder / SUMMARY), read_json(folder / CONFIG)
     chosen, by_score = found.get("chosen") or {}, found.get("chosen_by_score") or {}
     best = found.get("best_of_evaluations") or {}
     low, high = chosen.get("gain_interval") or (None, None)
-    handed = 0.0 if found.get("handed_back") == "checkpoint" else chosen.get("gain")
-    values = job.about | {
-        "game": found.get("environment"),
-        "checkpoint": (found.get("checkpoint") or {}).get("mean"),
-        "score": chosen.get("mean"),
-        "gain": chosen.get("gain"),
-        "gain_low": low,
-        "gain_high": high,
-        "handed_back_gain": handed,
-        "score_by_score": by_score.get("mean"),
-        "gain_by_score": by_score.get("gain"),
-        "best_evaluation": best.get("mean"),
-        "best_evaluation_checkpoint": best.get("checkpoint"),
-        "episodes": chosen.get("episodes"),
-        "frames": found.get("frames", 0) + found.get("played_frames", 0),
-        "seconds": found.get("seconds"),
-        "run": job.name,
+    return [
+        Tuned(
+            **_of_search(about, config),
+            checkpoint=(found.get("checkpoint") or {}).get("mean"),
+            score=chosen.get("mean"),
+            gain=chosen.get("gain"),
+            gain_low=low,
+            gain_high=high,
+            handed_back_gain=(
+                0.0 if found.get("handed_back") == "checkpoint" else chosen.get("gain")
+            ),
+            score_by_score=by_score.get("mean"),
+            gain_by_score=by_score.get("gain"),
+            best_evaluation=best.get("mean"),
+            best_evaluation_checkpoint=best.get("checkpoint"),
+            episodes=chosen.get("episodes"),
+            frames=found.get("frames", 0) + found.get("played_frames", 0),
+            seconds=found.get("seconds"),
+            run=folder.name,
+        )
+    ]
+
+
+def tuned_points(folder: Path, about: dict[str, Any]) -> list[TunedPoint]:
+    """What evaluations in a search found, level by level."""
+    config = read_json(folder / CONFIG)
+    levels: dict[int, list[Any]] = {}
+    for row in read_played(folder / EVALUATIONS):
+        levels.setdefault(row.level, []).append(row)
+    return [
+        TunedPoint(
+            **_of_search(about, config),
+            level=level,
+            best=max(row.mean for row in rows),
+            mean=sum(row.mean for row in rows) / len(rows),
+            checkpoint=rows[0].checkpoint,
+        )
+        for level, rows in sorted(levels.items())
+    ]
+
+
+def _of_search(about: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
+    """What a search is known by."""
+    named = {name: about[name] for name in ("network", "algorithm", "preset")}
+    return named | {
+        "game": config["environment"],
+        "nodes": config["nodes"],
+        "penalty_weight": float(config["penalty_weight"]),
+        "seed": config["seed"],
     }
-    return {name: values[name] for name in TUNED}

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from conqur import statistics
-from conqur.report import learning, learning_curves, study
-from conqur.report.study import Curve, Kind
+from conqur.report import learning, learning_curves, trained_runs
+from conqur.report.trained_runs import Curve, Kind
 
 DQN, PENALISED = Kind("dqn", 0.0), Kind("dqn", 0.5)
 PLAYED = {
@@ -73,19 +73,19 @@ def run(tmp_path):
 
 def test_few_rows_are_shown_as_they_are_and_many_are_averaged_by_episodes():
     few = curve([10, 20, 30], [1, 2, 3])
-    np.testing.assert_array_equal(study.grid_of([few]), [10, 20, 30])
+    np.testing.assert_array_equal(trained_runs.grid_of([few]), [10, 20, 30])
     # 400 rows: pairs of them, of which the second has three times the episodes.
     steps = np.arange(1, 401) * 10
     many = curve(steps, np.arange(400), np.tile([1, 3], 200))
-    grid = study.grid_of([many])
+    grid = trained_runs.grid_of([many])
     np.testing.assert_allclose(grid, np.arange(1, 201) * 20)
-    values = study.on_grid(many, grid)
+    values = trained_runs.on_grid(many, grid)
     np.testing.assert_allclose(values[:2], [(0 * 1 + 1 * 3) / 4, (2 * 1 + 3 * 3) / 4])
 
 
 def test_where_no_episode_ended_the_last_return_counts():
     gaps = curve([1, 2, 3, 4], [np.nan, 5, np.nan, 7], [0, 1, 0, 2])
-    np.testing.assert_array_equal(study.on_grid(gaps, gaps.steps), [np.nan, 5, 5, 7])
+    np.testing.assert_array_equal(trained_runs.on_grid(gaps, gaps.steps), [np.nan, 5, 5, 7])
 
 
 def test_lines_are_means_over_seeds_as_far_as_all_of_them_go():
@@ -114,7 +114,7 @@ def test_last_returns_are_means_over_the_last_tenth():
 def test_table_by_hand(run, tmp_path):
     means = {(0.0, 0): 10, (0.0, 1): 20, (0.5, 0): 13, (0.5, 1): 27}
     file = write_evaluation(tmp_path / "evaluation.json", means)
-    written = learning.table(study.read_study([run], [file]))
+    written = learning.table(trained_runs.read_trained([run], [file]))
     assert "# CartPole-v1, 200 steps" in written
     assert "## Evaluation: 3 episodes of each network, ε = 0.001\n" in written
     # Standard errors 5 and 7, and 12.706 is the table's t for one degree of freedom.
@@ -128,7 +128,7 @@ def test_table_by_hand(run, tmp_path):
 
 def test_kinds_are_compared_whatever_their_seeds(tmp_path):
     run = write_run(tmp_path / "run", {(0.0, 0): (0, 1), (0.0, 1): (0, 50), (0.5, 7): (0, 4)})
-    written = learning.table(study.read_study([run]))
+    written = learning.table(trained_runs.read_trained([run]))
     assert "| DQN, λ = 0.5 | −21.5 | – |" in written
 
 
@@ -141,7 +141,7 @@ def test_runs_and_evaluations_come_in_parts(run, tmp_path):
         write_evaluation(tmp_path / "b.json", {(0.0, 2): 6}, sticky=0.0, episodes=5),
         write_evaluation(tmp_path / "c.json", {(0.0, 2): 7}, sticky=0.25),
     ]
-    read = study.read_study([run, more, double], files)
+    read = trained_runs.read_trained([run, more, double], files)
     assert read.evaluations == (
         (
             "Evaluation: 3 to 5 episodes of each network, ε = 0.001, sticky actions 0",
@@ -171,7 +171,7 @@ def test_scores_of_another_manner_are_never_put_together(run, tmp_path):
         write_evaluation(tmp_path / f"{i}.json", {(0.0, 0): i}, **manner)
         for i, manner in enumerate(manners.values())
     ]
-    assert study.read_study([run], files).evaluations == tuple(
+    assert trained_runs.read_trained([run], files).evaluations == tuple(
         (f"Evaluation: 3 episodes of each network, {words}", {DQN: {0: i}})
         for i, words in enumerate(manners)
     )
@@ -180,7 +180,7 @@ def test_scores_of_another_manner_are_never_put_together(run, tmp_path):
 def test_what_learned_from_data_may_be_played_anywhere(tmp_path):
     run = write_run(tmp_path / "run", {(0.0, 0): (None, None)}, environment="played.npz")
     file = write_evaluation(tmp_path / "a.json", {(0.0, 0): 4})
-    ((heading, scores),) = study.read_study([run], [file]).evaluations
+    ((heading, scores),) = trained_runs.read_trained([run], [file]).evaluations
     assert heading == "Evaluation in CartPole-v1: 3 episodes of each network, ε = 0.001"
     assert scores == {DQN: {0: 4}}
 

@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from conqur.environments.data import is_data
 from conqur.report.charts import number
+from conqur.report.lines import finite, read_rows, whole
 from conqur.runs.files import Damaged, read_json
 
 MOST_POINTS = 200
@@ -52,7 +53,7 @@ class Curve:
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
+class TrainedRuns:
     """Runs on one environment.
 
     Attributes:
@@ -68,7 +69,7 @@ class Study:
     evaluations: tuple[tuple[str, Scores], ...]
 
 
-def read_study(runs: Sequence[Path], evaluations: Sequence[Path] = ()) -> Study:
+def read_trained(runs: Sequence[Path], evaluations: Sequence[Path] = ()) -> TrainedRuns:
     """Read run folders and the outputs of `conqur evaluate --json` that belong to them.
 
     Args:
@@ -86,7 +87,7 @@ def read_study(runs: Sequence[Path], evaluations: Sequence[Path] = ()) -> Study:
     curves = [
         curve
         for run, read in zip(runs, about, strict=True)
-        for curve in _read_log(run / "log.jsonl", read["config"]["algorithm"])
+        for curve in read_curves(run / "log.jsonl", read["config"]["algorithm"])
     ]
     members = [(curve.kind, curve.seed) for curve in curves]
     for member in members:
@@ -94,7 +95,7 @@ def read_study(runs: Sequence[Path], evaluations: Sequence[Path] = ()) -> Study:
             raise ValueError(f"{member[0]}, seed {member[1]} is in more than one of the runs")
     reached = {(curve.kind, curve.seed): curve.steps[-1] for curve in curves}
     played = _read_evaluations(evaluations, environments[0], reached)
-    return Study(environments[0], about, tuple(curves), played)
+    return TrainedRuns(environments[0], about, tuple(curves), played)
 
 
 def by_kind(curves: Iterable[Curve]) -> dict[Kind, list[Curve]]:
@@ -105,13 +106,13 @@ def by_kind(curves: Iterable[Curve]) -> dict[Kind, list[Curve]]:
     return kinds
 
 
-def grid_of(curves: Sequence[Curve]) -> Float[np.ndarray, " T"]:
+def grid_of(curves: Sequence[Curve], most: int = MOST_POINTS) -> Float[np.ndarray, " T"]:
     """The steps to show curves at, as far as all go: the log's or, if those are many, fewer."""
     steps = np.unique(np.concatenate([curve.steps for curve in curves]))
     steps = steps[steps <= min(curve.steps[-1] for curve in curves)]
-    if len(steps) <= MOST_POINTS:
+    if len(steps) <= most:
         return steps
-    return np.linspace(0, steps[-1], MOST_POINTS + 1)[1:]
+    return np.linspace(0, steps[-1], most + 1)[1:]
 
 
 def on_grid(curve: Curve, grid: Float[np.ndarray, " T"]) -> Float[np.ndarray, " T"]:
@@ -129,10 +130,10 @@ def on_grid(curve: Curve, grid: Float[np.ndarray, " T"]) -> Float[np.ndarray, " 
     return np.where(latest < 0, np.nan, means[latest])
 
 
-def to_json(study: Study) -> str:
-    """The study as JSON; every run, curve and score is one line."""
+def to_json(trained: TrainedRuns) -> str:
+    """All of it as JSON; every run, curve and score is one line."""
     parts = {
-        "runs": study.runs,
+        "runs": trained.runs,
         "curves": [
             {
                 "algorithm": kind.algorithm,
@@ -140,7 +141,7 @@ def to_json(study: Study) -> str:
                 "steps": np.rint(grid).astype(int).tolist(),
                 "returns": {curve.seed: _rounded(on_grid(curve, grid)) for curve in curves},
             }
-            for kind, curves in by_kind(study.curves).items()
+            for kind, curves in by_kind(trained.curves).items()
             for grid in [grid_of(curves)]
         ],
         "scores": [
@@ -151,7 +152,7 @@ def to_json(study: Study) -> str:
                 "seed": seed,
                 "mean": value,
             }
-            for heading, scores in study.evaluations
+            for heading, scores in trained.evaluations
             for kind, by_seed in scores.items()
             for seed, value in by_seed.items()
         ],
@@ -162,7 +163,7 @@ def to_json(study: Study) -> str:
         + "\n]"
         for name, entries in parts.items()
     )
-    head = f'"environment": {json.dumps(study.environment)}'
+    head = f'"environment": {json.dumps(trained.environment)}'
     return "{\n" + ",\n".join([head, *lists]) + "\n}\n"
 
 
@@ -177,19 +178,32 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path.parent}: {reason}") from None
 
 
-def _read_log(path: Path, algorithm: str) -> list[Curve]:
-    if not path.is_file() or not path.stat().st_size:
+def read_curves(path: Path, algorithm: str) -> list[Curve]:
+    """The curves of a run's log.
+
+    Raises:
+        ValueError: if there is none, or no log of a training run.
+    """
+    try:
+        rows = read_rows(path, _log_row)
+    except (Damaged, OSError) as error:
+        raise ValueError(f"{path.parent}: {error}") from None
+    if not rows:
         raise ValueError(f"{path.parent} has no log yet")
-    rows: dict[tuple[float, int], list[tuple[float, float, float]]] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        value = math.nan if row["return"] is None else row["return"]
-        member = row["penalty_weight"], row["seed"]
-        rows.setdefault(member, []).append((row["step"], value, row["episodes"]))
+    members: dict[tuple[float, int], list[tuple[float, float, float]]] = {}
+    for weight, seed, step, returned, episodes in rows:
+        members.setdefault((weight, seed), []).append((step, returned, episodes))
     return [
         Curve(Kind(algorithm, weight), seed, *np.array(points, float).T)
-        for (weight, seed), points in rows.items()
+        for (weight, seed), points in members.items()
     ]
+
+
+def _log_row(row: dict[str, Any]) -> tuple[float, int, float, float, float]:
+    """λ, seed, step, return and episodes."""
+    returned = math.nan if row["return"] is None else finite(row["return"])
+    steps, episodes = finite(row["step"]), finite(row["episodes"])
+    return finite(row["penalty_weight"]), whole(row["seed"]), steps, returned, episodes
 
 
 class _Manner(NamedTuple):

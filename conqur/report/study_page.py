@@ -1,0 +1,131 @@
+"""The page about a study, or about training runs: all tables and figures that have data."""
+
+import shlex
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from conqur import __version__, report
+from conqur._files import replacing
+from conqur.report.exhibits import Estimate, Exhibit
+from conqur.report.pages import definitions, file_text, filled, flat, unbroken
+from conqur.report.paper_tables import EXHIBITS
+from conqur.report.penalty_exhibits import penalty_exhibits
+from conqur.report.search_exhibits import search_exhibits
+from conqur.report.training_exhibits import training_exhibits
+from conqur.suite.results import Results
+
+ON_RUN_PAGES = ("Fig. 3", "Fig. 4")
+"""What a search's own page shows."""
+
+
+def study_exhibits(results: Results) -> list[Exhibit]:
+    """All tables and figures that there is data for."""
+    if results.command == "tune":
+        return search_exhibits(results.rows, results.points)
+    shown = penalty_exhibits(results.rows, results.points)
+    if len(results.folders) == 1:
+        shown += training_exhibits(results.folders[0])
+    return shown
+
+
+def render_study_page(results: Results, exhibits: Sequence[Exhibit], command: str) -> str:
+    """The whole page.
+
+    Args:
+        results: what is told.
+        exhibits: of it.
+        command: what the reader may type to make the page again.
+    """
+    settings = (
+        f"<details><summary>The study</summary><pre>{escape(results.settings)}</pre></details>"
+        if results.settings
+        else ""
+    )
+    return filled(
+        "study_page.html",
+        {
+            "style": report.style() + file_text("exhibits.css"),
+            "title": escape(f"Study: {results.name}"),
+            "headline": escape(headline(results)),
+            "lede": unbroken(_lede(results, exhibits)),
+            "facts": escape(_facts(results)),
+            "exhibits": "\n".join(exhibit.html() for exhibit in exhibits),
+            "index": _index(results, exhibits),
+            "settings": settings,
+            "manifest": definitions(flat(results.made_with)),
+            "command": escape(command),
+            "version": escape(__version__),
+        },
+    )
+
+
+def write_study_page(
+    results: Results, exhibits: Sequence[Exhibit], folders: Sequence[Path], output: Path
+) -> Path:
+    """Write the page about what is in these folders, and return where."""
+    command = shlex.join(["conqur", "report", *map(str, folders), "--output", str(output)])
+    page = render_study_page(results, exhibits, command)
+    with replacing(output, follow=False) as file:
+        file.write(page.encode("utf-8", "replace"))
+    return output
+
+
+def headline(results: Results) -> str:
+    """How far it is, in a few words."""
+    if results.done == results.runs:
+        return f"{results.name}: {_counted(results.runs, 'run')}"
+    return f"{results.name}: {results.done} of {_counted(results.runs, 'run')}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def _lede(results: Results, exhibits: Sequence[Exhibit]) -> str:
+    """What came of it: the interquartile means of all that was compared."""
+    key = "algorithms" if results.command == "tune" else "weights"
+    table = next((e for e in exhibits if e.key.partition("-")[0] == key), None)
+    if table is None or not table.rows:
+        return "Nothing was evaluated in fresh episodes yet."
+    against = "the checkpoint's" if results.command == "tune" else "that of λ = 0"
+    column = table.head.index("IQM")
+    told = []
+    for row in table.rows:
+        value = row[column]
+        name = str(row[0]) if results.command == "tune" else f"{row[0]} with λ = {row[1]}"
+        if isinstance(value, Estimate) and not name.endswith(" with λ = 0"):
+            spread = "" if value.interval is None else " ({:.2f} to {:.2f})".format(*value.interval)
+            told.append(f"{name} {value.value:.2f}{spread}")
+    return f"Score in parts of {against}, interquartile mean over all games: {'; '.join(told)}."
+
+
+def _facts(results: Results) -> str:
+    games = list(dict.fromkeys(row.game for row in (*results.rows, *results.points)))
+    facts = [f"{_counted(len(games), 'game')}: {', '.join(games)}"]
+    if results.rows:
+        facts.append(_counted(len(results.rows), "network"))
+    if results.done < results.runs:
+        facts.append("not at its end: what is not done yet is not in any number here")
+    return "; ".join(facts)
+
+
+def _index(results: Results, exhibits: Sequence[Exhibit]) -> str:
+    """Where the paper's tables and figures are on this page, or that they are not."""
+    rows = []
+    for name, what in EXHIBITS.items():
+        here = [e for e in exhibits if name in _named(e.paper)]
+        links = ", ".join(f'<a href="#{escape(e.key)}">{escape(e.title)}</a>' for e in here)
+        if not links and name in ON_RUN_PAGES and results.command == "tune":
+            links = "on the page of each run: <code>conqur report RUN</code>"
+        rows.append(
+            f'<tr><th scope="row">{name}</th><td>{escape(what)}</td>'
+            f"<td>{links or 'not measured in this study'}</td></tr>"
+        )
+    return report.table(["The paper", "What", "Here"], rows, "exhibit", numeric=0)
+
+
+def _named(paper: str) -> set[str]:
+    """The names in words such as "Fig. 2 and 8"."""
+    kind, _, numbers = paper.partition(" ")
+    return {f"{kind} {part.strip()}" for part in numbers.split("and")}

@@ -1,0 +1,150 @@
+"""One run of a study, made to its end: its processes, its evaluation, and tries that failed."""
+
+import enum
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from signal import Signals
+from typing import IO
+
+from conqur._files import replacing
+from conqur.runs import StopRequest
+from conqur.runs.lock import in_use
+from conqur.suite.jobs import Job, State, last_words, state
+
+POLL = 0.2
+"""Seconds between looks at the processes."""
+PATIENCE = 60.0
+"""Seconds that a process has to save and end."""
+IN_USE = " is in use by "
+"""What a run says that is made elsewhere at the same time."""
+
+
+class Ending(enum.StrEnum):
+    """How the making of a run ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    ELSEWHERE = "elsewhere"
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """How it went with many.
+
+    Attributes:
+        failed: the runs that were given up.
+        stopped_by: the signal that asked to stop; None if all runs were begun.
+    """
+
+    failed: tuple[Job, ...]
+    stopped_by: Signals | None
+
+
+def prepare(jobs: Sequence[Job], study: Path) -> list[Job]:
+    """Make a study's folders; the runs that are not done, none of them marked as failed."""
+    (study / "logs").mkdir(parents=True, exist_ok=True)
+    (study / "runs").mkdir(exist_ok=True)
+    waiting = [job for job in jobs if state(job, study) is not State.DONE]
+    for job in waiting:
+        job.failure(study).unlink(missing_ok=True)
+    return waiting
+
+
+def make_run(
+    job: Job,
+    study: Path,
+    *,
+    retries: int,
+    stop: StopRequest,
+    environment: Mapping[str, str] = os.environ,
+) -> Iterator[Ending | None]:
+    """Begin a run or go on with it, evaluate it, and try again where that fails.
+
+    Args:
+        job: the run.
+        study: the study's folder.
+        retries: how often a run that failed is tried again.
+        stop: set when the run is to be saved and left.
+        environment: the processes' variables.
+
+    Yields:
+        None while there is something to wait for, and at last how it ended.
+    """
+    for _ in range(retries + 1):
+        ending = yield from _try(job, study, stop, environment)
+        if ending is not Ending.FAILED:
+            break
+    if ending is Ending.FAILED:
+        give_up(job, study, last_words(job, study))
+    yield ending
+
+
+def give_up(job: Job, study: Path, why: str) -> None:
+    """Mark a run as failed."""
+    job.failure(study).write_text(why + "\n")
+
+
+def _try(
+    job: Job, study: Path, stop: StopRequest, environment: Mapping[str, str]
+) -> Generator[None, None, Ending]:
+    """Make a run once, from where it is."""
+    yield from _until_free(job, study, stop)
+    if in_use(job.folder(study)):
+        return Ending.STOPPED if stop else Ending.ELSEWHERE
+    with job.log(study).open("ab") as log:
+        good = yield from _process(job.start(study), log, log, stop, environment)
+        evaluation = job.evaluation(study)
+        if good and evaluation is not None and not stop:
+            with tempfile.TemporaryFile() as out:  # nameless: nobody else writes into it
+                if (yield from _process(evaluation, out, log, stop, environment)):
+                    out.seek(0)
+                    with replacing(job.result(study)) as file:
+                        file.write(out.read())
+    if state(job, study) is State.DONE:
+        return Ending.DONE
+    if stop:
+        return Ending.STOPPED
+    if not good and IN_USE in last_words(job, study):
+        return Ending.ELSEWHERE
+    return Ending.FAILED
+
+
+def _until_free(job: Job, study: Path, stop: StopRequest) -> Iterator[None]:
+    """Wait, for some time, for a process of somebody who was killed to save and end."""
+    deadline = time.monotonic() + PATIENCE
+    while in_use(job.folder(study)) and time.monotonic() < deadline and not stop:
+        yield
+
+
+def _process(
+    arguments: Sequence[str],
+    out: IO[bytes],
+    log: IO[bytes],
+    stop: StopRequest,
+    environment: Mapping[str, str],
+) -> Generator[None, None, bool]:
+    """Run a command to its end, or, when all is stopped, until it has saved; whether it is good."""
+    deadline = None
+    with subprocess.Popen(
+        [sys.executable, "-m", "conqur._tied", *arguments],
+        stdin=subprocess.PIPE,  # it ends when this is closed
+        stdout=out,
+        stderr=log,
+        env=dict(environment),
+        start_new_session=True,  # Ctrl-C is passed on once, by us
+    ) as process:
+        while process.poll() is None:
+            if stop and deadline is None:
+                process.terminate()
+                deadline = time.monotonic() + PATIENCE
+            if deadline is not None and time.monotonic() > deadline:
+                process.kill()
+            yield
+    return process.returncode == 0

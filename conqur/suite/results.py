@@ -1,0 +1,211 @@
+"""What there is to report of a study or of single runs: tables, from wherever they are."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conqur.runs import RunError
+from conqur.runs.files import Damaged, read_json
+from conqur.runs.layout import CONFIG, LOG, MANIFEST
+from conqur.suite.collecting import (
+    collect,
+    collect_curves,
+    trained_points,
+    trained_rows,
+    tuned_points,
+    tuned_rows,
+)
+from conqur.suite.jobs import EVALUATION, Job
+from conqur.suite.tables import (
+    CURVES,
+    RESULTS,
+    Trained,
+    TrainedPoint,
+    Tuned,
+    TunedPoint,
+    read_csv,
+)
+from conqur.tuning_run import SUMMARY
+
+STUDY, JOBS, MADE_WITH = "study.toml", "study.json", "made_with.json"
+"""In a study's folder: what was asked for, its runs, and the manifest of the first of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """What there is to report.
+
+    Attributes:
+        name: of the study.
+        command: "train" or "tune".
+        rows: of networks, `Trained` or `Tuned`.
+        points: of curves, `TrainedPoint` or `TunedPoint`.
+        runs: how many there are to be.
+        done: how many of them are at their end.
+        settings: what was asked for, as text.
+        made_with: the manifest of a run.
+        folders: of the runs, as far as they are here.
+    """
+
+    name: str
+    command: str
+    rows: tuple[Any, ...]
+    points: tuple[Any, ...]
+    runs: int
+    done: int
+    settings: str
+    made_with: dict[str, Any]
+    folders: tuple[Path, ...]
+
+
+def is_study(folder: Path) -> bool:
+    """Whether a folder is that of a study, with its runs or only with their tables."""
+    return (folder / JOBS).exists() or (folder / RESULTS).exists()
+
+
+def read_results(folder: Path) -> Results:
+    """Read a study: its runs if they are there, or else what was collected of them.
+
+    Raises:
+        RunError: if nothing in it is done yet.
+        ValueError: if its files are not what a study writes.
+    """
+    if (folder / JOBS).exists() and (folder / "runs").is_dir():
+        return _with_runs(folder)
+    kind, rows = read_csv((Trained, Tuned), folder / RESULTS)
+    points: list[Any] = []
+    if (folder / CURVES).exists():
+        other = TrainedPoint if kind is Trained else TunedPoint
+        _, points = read_csv((other,), folder / CURVES)
+    if not rows:
+        raise RunError(f"{folder / RESULTS} has no rows: nothing was done yet")
+    runs = len({row.run for row in rows})
+    command = "train" if kind is Trained else "tune"
+    made_with = _json_or_nothing(folder / MADE_WITH)
+    return Results(
+        folder.resolve().name,
+        command,
+        tuple(rows),
+        tuple(points),
+        runs,
+        runs,
+        _text_or_nothing(folder / STUDY),
+        made_with,
+        (),
+    )
+
+
+def read_runs(folders: Sequence[Path]) -> Results:
+    """Read single runs as if they were a study; all have to be of one command.
+
+    Raises:
+        RunError: if they are not, or one is none.
+    """
+    rows: list[Any] = []
+    points: list[Any] = []
+    commands, done = set(), 0
+    for folder in folders:
+        try:
+            config = read_json(folder / CONFIG)
+            trained = "algorithm" in config
+            commands.add("train" if trained else "tune")
+            if trained:
+                about = {
+                    "game": config["environment"],
+                    "algorithm": config["algorithm"],
+                    "preset": "",
+                }
+                points += trained_points(folder, about)
+                if (folder / EVALUATION).exists():
+                    rows += trained_rows(folder, about)
+                    done += 1
+            else:
+                about = {"network": folder.name, "algorithm": _arm(config), "preset": ""}
+                points += tuned_points(folder, about)
+                if (folder / SUMMARY).exists():
+                    rows += tuned_rows(folder, about)
+                    done += 1
+        except (KeyError, TypeError, AttributeError) as error:
+            raise RunError(f"{folder} is damaged, or no run of this version: {error}") from None
+        except (Damaged, OSError, ValueError) as error:
+            raise RunError(f"{folder} cannot be reported on: {error}") from None
+    if len(commands) != 1:
+        raise RunError("some of these runs train and some tune: report on them apart")
+    names = [folder.resolve().name for folder in folders]
+    name = names[0] if len(names) == 1 else f"{len(names)} runs"
+    manifest = _json_or_nothing(folders[0] / MANIFEST)
+    return Results(
+        name,
+        commands.pop(),
+        tuple(rows),
+        tuple(points),
+        len(folders),
+        done,
+        "",
+        manifest,
+        tuple(folders),
+    )
+
+
+def study_jobs(folder: Path) -> tuple[Job, ...]:
+    """The runs of a study, by its folder.
+
+    Raises:
+        ValueError: if the folder's list of them is none.
+    """
+    try:
+        told = json.loads((folder / JOBS).read_text("utf-8"))
+        jobs = [json.loads(line) for line in told]
+        return tuple(Job(name, tuple(typed), about, n) for name, typed, about, n in jobs)
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"{folder / JOBS} is no list of runs: {error}") from None
+
+
+def _with_runs(folder: Path) -> Results:
+    jobs = study_jobs(folder)
+    rows = collect(jobs, folder)
+    folders = tuple(job.folder(folder) for job in jobs if job.folder(folder).is_dir())
+    if not rows:
+        raise RunError(f"none of the {len(jobs)} runs of {folder} is done yet")
+    logged = next((run for run in folders if (run / LOG).exists()), None)
+    return Results(
+        folder.resolve().name,
+        "train" if isinstance(rows[0], Trained) else "tune",
+        tuple(rows),
+        tuple(collect_curves(jobs, folder)),
+        len(jobs),
+        len({row.run for row in rows}),
+        _text_or_nothing(folder / STUDY),
+        {} if logged is None else _json_or_nothing(logged / MANIFEST),
+        folders,
+    )
+
+
+def _arm(config: dict[str, Any]) -> str:
+    """The algorithm of a tuning run, by its settings."""
+    if config["refit"] == "lbfgs":
+        return "refit"
+    if config["search"] == "independent":
+        return "multi-dqn"
+    rollouts = config["scoring"] == "rollouts"
+    if config["children"] == "random":
+        return "random-rollouts" if rollouts else "random"
+    if rollouts:
+        return "rollouts"
+    return "conqur" if config["penalty_weight"] else "no-penalty"
+
+
+def _text_or_nothing(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", errors="replace")[:20_000]
+    except OSError:
+        return ""
+
+
+def _json_or_nothing(path: Path) -> dict[str, Any]:
+    try:
+        return read_json(path)
+    except Damaged:
+        return {}
