@@ -86,14 +86,7 @@ def test_help_teaches(capsys, command, monkeypatch):
     flat = re.sub(r"[\s│]+", " ", out)
     for field in dataclasses.fields(COMMANDS[command]):
         if "--" + field.name.replace("_", "-") not in flat:
-            assert field.name in (
-                "environment",
-                "checkpoint",
-                "file",
-                "folder",
-                "action",
-                "study",
-            )  # positional
+            assert field.name in POSITIONAL
     for example in re.findall(r"^  (conqur .*)$", out, re.MULTILINE):
         assert cli.parse(shlex.split(example)[1:])
     if command == "demo":

@@ -39,7 +39,9 @@ class Report:
       conqur report studies/minatar-search --export figures
     """
 
-    folders: Annotated[tyro.conf.Positional[tuple[Path, ...]], option("RUN|STUDY [MORE RUNS ...]", "")]
+    folders: Annotated[
+        tyro.conf.Positional[tuple[Path, ...]], option("RUN|STUDY [MORE RUNS ...]", "")
+    ]
     """Folders of runs, or the folder of a study."""
     output: Annotated[Path | None, option("FILE", "report.html in the folder")] = None
     """Where to write the page."""

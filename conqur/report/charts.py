@@ -14,6 +14,8 @@ Number = int | float  # beartype, in the tests, takes no int for a float
 WIDTH, HEIGHT = 320, 200
 LEFT, RIGHT, TOP, BOTTOM = 40, 310, 24, 160
 """A line chart's size and the edges of its plot, in pixels."""
+MANY_STEPS = 1_000
+"""Lines over so many begin at zero."""
 DOTTED_LENGTH = 25
 """A line with no more points shows each of them."""
 
@@ -64,6 +66,14 @@ def number(value: Number, decimals: int = 3) -> str:
     return "0" if text == "-0" else text.replace("-", "−")
 
 
+def compact(step: Number) -> str:
+    """A number of steps in few letters: 500, 20k, 1.5M."""
+    for unit, letter in ((1e6, "M"), (1e3, "k")):
+        if step >= unit:
+            return f"{number(step / unit)}{letter}"
+    return number(step)
+
+
 def signed(value: Number, decimals: int = 2) -> str:
     """A difference for people: as `number`, with its sign."""
     text = number(value, decimals)
@@ -104,6 +114,7 @@ def line_chart(
     series = [line for line in series if len(line.values)]
     places = [place for line in series for place, _ in line.points()]
     first, last = min(1, *places, 1), max(1, *places, 1)
+    first = min(0, first) if last >= MANY_STEPS else first
     seen = [value for line in series for value in line.values] + [r.value for r in references]
     seen += [end for line in series for ends in line.band or () for end in ends]
     low, high = y_range or (min(0.0, *seen, 0.0), max(0.0, *seen, 0.0))
@@ -257,7 +268,7 @@ def _x_axis(x: Callable[[Number], float], first: Number, last: Number) -> str:
     round_numbers = range(2, 9) if last <= 8 else (int(tick) for tick in ticks(0, last, 4))
     steps = sorted({first, *(step for step in round_numbers if first < step <= last)})
     return f'<line class="axis" x1="{LEFT}" x2="{RIGHT}" {_at(BOTTOM)}/>' + "".join(
-        words(x(tick), BOTTOM + 16, number(tick), "middle") for tick in steps
+        words(x(tick), BOTTOM + 16, compact(tick), "middle") for tick in steps
     )
 
 

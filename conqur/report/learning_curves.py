@@ -11,7 +11,7 @@ from html import escape
 import numpy as np
 from jaxtyping import Float
 
-from conqur.report.charts import Number, number, ticks, words
+from conqur.report.charts import Number, compact, number, ticks, words
 
 WIDTH, HEIGHT = 720, 400
 LEFT, RIGHT, TOP, BOTTOM = 52, 570, 56, 348
@@ -126,14 +126,6 @@ def _touch(above: list[int], below: list[int], places: Sequence[Number], gap: Nu
 
 def _middle(group: list[int], places: Sequence[Number]) -> float:
     return sum(places[i] for i in group) / len(group)
-
-
-def compact(step: Number) -> str:
-    """A number of steps in few letters: 500, 20k, 1.5M."""
-    for unit, letter in ((1e6, "M"), (1e3, "k")):
-        if step >= unit:
-            return f"{number(step / unit)}{letter}"
-    return number(step)
 
 
 def _range(lines: Sequence[Line]) -> tuple[float, float]:

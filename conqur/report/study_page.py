@@ -73,6 +73,10 @@ def write_study_page(
 
 def headline(results: Results) -> str:
     """How far it is, in a few words."""
+    if results.command == "train" and results.runs == 1:
+        first = results.points[0]
+        steps = max(point.step for point in results.points)
+        return f"{first.game}, {first.algorithm.upper()}: {steps:,} steps"
     if results.done == results.runs:
         return f"{results.name}: {_counted(results.runs, 'run')}"
     return f"{results.name}: {results.done} of {_counted(results.runs, 'run')}"
@@ -87,7 +91,12 @@ def _lede(results: Results, exhibits: Sequence[Exhibit]) -> str:
     key = "algorithms" if results.command == "tune" else "weights"
     table = next((e for e in exhibits if e.key.partition("-")[0] == key), None)
     if table is None or not table.rows:
-        return "Nothing was evaluated in fresh episodes yet."
+        return (
+            "No score is of fresh episodes yet: conqur evaluate RUN --json > RUN/evaluation.json "
+            "brings them."
+            if results.command == "train" and not results.rows
+            else "Nothing is compared here: there is nothing to compare with."
+        )
     against = "the checkpoint's" if results.command == "tune" else "that of λ = 0"
     column = table.head.index("IQM")
     told = []
@@ -105,13 +114,15 @@ def _facts(results: Results) -> str:
     facts = [f"{_counted(len(games), 'game')}: {', '.join(games)}"]
     if results.rows:
         facts.append(_counted(len(results.rows), "network"))
-    if results.done < results.runs:
+    if 1 < results.runs > results.done:
         facts.append("not at its end: what is not done yet is not in any number here")
     return "; ".join(facts)
 
 
 def _index(results: Results, exhibits: Sequence[Exhibit]) -> str:
     """Where the paper's tables and figures are on this page, or that they are not."""
+    if results.runs == 1:
+        return ""
     rows = []
     for name, what in EXHIBITS.items():
         here = [e for e in exhibits if name in _named(e.paper)]
@@ -122,7 +133,11 @@ def _index(results: Results, exhibits: Sequence[Exhibit]) -> str:
             f'<tr><th scope="row">{name}</th><td>{escape(what)}</td>'
             f"<td>{links or 'not measured in this study'}</td></tr>"
         )
-    return report.table(["The paper", "What", "Here"], rows, "exhibit", numeric=0)
+    table = report.table(["The paper", "What", "Here"], rows, "exhibit", numeric=0)
+    return (
+        "<section><h2>The paper's tables and figures</h2>"
+        f'<figure class="framed"><div class="scroll">{table}</div></figure></section>'
+    )
 
 
 def _named(paper: str) -> set[str]:

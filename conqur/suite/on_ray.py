@@ -52,18 +52,17 @@ def run_on_ray(
     Raises:
         ClusterError: if the cluster cannot be used.
     """
-    with connected(address) as ray:
-        waiting = prepare(jobs, study)
-        with marked(study) as place:
-            nodes = [node for node in ray.nodes() if node["Alive"]]
-            needed = needs([node["Resources"] for node in nodes])
-            check_nodes(ray, nodes, needed, place)
-            make = ray.remote(max_retries=MOVES, scheduling_strategy="SPREAD", **needed)(_make)
+    waiting = prepare(jobs, study)
+    with connected(address, study / "logs" / "ray.txt") as ray, marked(study) as place:
+        nodes = [node for node in ray.nodes() if node["Alive"]]
+        needed = needs([node["Resources"] for node in nodes])
+        check_nodes(ray, nodes, needed, place)
+        make = ray.remote(max_retries=MOVES, scheduling_strategy="SPREAD", **needed)(_make)
 
-            def submit(job: Job) -> Any:
-                return make.options(name=job.name).remote(job, place, retries)
+        def submit(job: Job) -> Any:
+            return make.options(name=job.name).remote(job, place, retries)
 
-            return _all_made(ray, submit, waiting, study, workers or len(waiting), show)
+        return _all_made(ray, submit, waiting, study, workers or len(waiting), show)
 
 
 def _all_made(

@@ -49,11 +49,12 @@ class Place:
 
 
 @contextlib.contextmanager
-def connected(address: str) -> Iterator[Any]:
+def connected(address: str, said: Path) -> Iterator[Any]:
     """Ray, connected to a cluster that takes our token and nobody else's.
 
     Args:
         address: of the cluster's head, HOST:PORT.
+        said: a file for what Ray prints meanwhile, such as which nodes die.
 
     Raises:
         ClusterError: if there is none, or no Ray.
@@ -78,11 +79,11 @@ def connected(address: str) -> Iterator[Any]:
     finally:
         with contextlib.suppress(ValueError):  # not in the main thread
             signal.signal(signal.SIGTERM, before)  # Ray has taken it
-    try:
-        with contextlib.redirect_stdout(sys.stderr):  # Ray prints which nodes die
+    with said.open("a") as file, contextlib.redirect_stdout(file):
+        try:
             yield ray
-    finally:
-        ray.shutdown()
+        finally:
+            ray.shutdown()
 
 
 def told(error: BaseException) -> str:
