@@ -4,10 +4,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from conqur import report
 from conqur.report.charts import Number, number, signed
+from conqur.report.pages import unbroken
 from conqur.report.tables import Cell as Plain
 from conqur.statistics import student_interval
 
@@ -100,7 +101,7 @@ class Exhibit:
         if self.rows:
             numeric = len(self.head) - self._words_columns()
             rows = [self._row(row) for row in self.rows]
-            head = [escape(name) for name in self.head]
+            head = [unbroken(name) for name in self.head]
             table = report.table(head, rows, "exhibit", numeric=numeric)
             shown = f'<div class="scroll">{table}</div>'
             if self.folded:
@@ -110,7 +111,7 @@ class Exhibit:
         return (
             f'<section id="{escape(self.key)}"><h2>{escape(self.title)}</h2>{paper}'
             f'<figure class="framed">{"".join(parts)}'
-            f"<figcaption>{escape(self.words)}</figcaption></figure></section>"
+            f"<figcaption>{unbroken(self.words)}</figcaption></figure></section>"
         )
 
     def _key(self) -> str:
@@ -145,6 +146,16 @@ def estimate(values: Sequence[float], kind: type[Estimate] = Estimate) -> Estima
     low, high = student_interval(list(values))
     mean = math.fsum(values) / len(values)
     return kind(mean) if math.isnan(low) else kind(mean, low, high)
+
+
+def with_papers(
+    head: tuple[str, ...], papers: tuple[str, ...], rows: Sequence[tuple[Cell, ...]]
+) -> dict[str, Any]:
+    """Head and rows of an exhibit, with the paper's columns at the end if they know any game."""
+    known = any(cell is not None for row in rows for cell in row[len(head) :])
+    if known:
+        return {"head": (*head, *papers), "rows": tuple(rows)}
+    return {"head": head, "rows": tuple(row[: len(head)] for row in rows)}
 
 
 def colour(i: int) -> str:

@@ -23,8 +23,8 @@ def file_text(name: str) -> str:
 
 
 def unbroken(words: str) -> str:
-    """Words as HTML, where per cent signs stay with their numbers."""
-    return escape(words).replace(" %", "&nbsp;%")
+    """Words as HTML, where per cent signs and values of λ stay with their numbers."""
+    return escape(words).replace(" %", "&nbsp;%").replace("λ = ", "λ&nbsp;=&nbsp;")
 
 
 def numbers(values: Any) -> list[float]:

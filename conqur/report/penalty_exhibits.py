@@ -15,7 +15,16 @@ from conqur.aggregates import (
     probability_of_improvement,
 )
 from conqur.report.charts import Bar, Reference, Series, bar_chart, line_chart, number, signed
-from conqur.report.exhibits import Cell, Estimate, Exhibit, Figure, colour, estimate, per_cent
+from conqur.report.exhibits import (
+    Cell,
+    Estimate,
+    Exhibit,
+    Figure,
+    colour,
+    estimate,
+    per_cent,
+    with_papers,
+)
 from conqur.report.paper_tables import PENALTY, not_measured, paper_name, paper_table
 from conqur.statistics import student_interval
 from conqur.suite.tables import Trained, TrainedPoint
@@ -120,11 +129,14 @@ def _table(scores: Scores, best: dict[Member, float | None]) -> Exhibit:
             "twice. Improvement is (s_λ − s_0)/|s_0|; the paper's scores are of its own training, "
             "so compare improvements, not scores." + not_measured(PENALTY, games)
         ),
-        head=(
-            *("Game", "Algorithm", "λ = 0", "best λ", "with it", "λ chosen on other seeds"),
-            *("improvement, %", "paper, λ = 0", "paper, best λ", "paper, with it"),
+        **with_papers(
+            (
+                *("Game", "Algorithm", "λ = 0", "best λ", "with it", "λ chosen on other seeds"),
+                "improvement, %",
+            ),
+            ("paper, λ = 0", "paper, best λ", "paper, with it"),
+            rows,
         ),
-        rows=tuple(rows),
     )
 
 
@@ -288,6 +300,7 @@ def _effects(scores: Scores) -> Exhibit:
         head=("Game", "Algorithm", "λ", "seeds", "score"),
         rows=tuple(rows),
         figures=tuple(figures),
+        folded=True,
     )
 
 

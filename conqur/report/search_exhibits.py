@@ -7,7 +7,16 @@ import numpy as np
 
 from conqur.aggregates import AGGREGATES, aggregate, improvements, probability_of_improvement
 from conqur.report.charts import Bar, Reference, bar_chart, line_chart, number
-from conqur.report.exhibits import Cell, Exhibit, Figure, Gain, colour, estimate, per_cent
+from conqur.report.exhibits import (
+    Cell,
+    Exhibit,
+    Figure,
+    Gain,
+    colour,
+    estimate,
+    per_cent,
+    with_papers,
+)
 from conqur.report.paper_tables import (
     SCORING,
     SEARCH_8,
@@ -247,16 +256,14 @@ def _scores(
             known = paper_table(name).get(paper_name(game) or "", {}) if name else {}
             papers = [known.get(column) for column in ("conqur", "multi_dqn", "checkpoint")]
             rows.append((game, estimate(before.get(game, [])), *cells, *papers))
+    head = ("Game", "checkpoint", *(str(arm) for arm in setting.runs))
+    theirs = ("paper, ConQUR", "paper, multi-DQN", "paper, checkpoint")
     return Exhibit(
         key=setting.key(key),
         title=setting.titled(title),
         paper=paper,
         words=words + (not_measured(name, set(setting.games)) if name else ""),
-        head=(
-            *("Game", "checkpoint", *(str(arm) for arm in setting.runs)),
-            *("paper, ConQUR", "paper, multi-DQN", "paper, checkpoint"),
-        ),
-        rows=tuple(rows),
+        **with_papers(head, theirs, rows),
     )
 
 
@@ -341,8 +348,7 @@ def _improvement(
         title=setting.titled(title),
         paper=paper,
         words=words,
-        head=("Game", "fresh starts, %", "best evaluations, %", "paper, %"),
-        rows=tuple(rows),
+        **with_papers(("Game", "fresh starts, %", "best evaluations, %"), ("paper, %",), rows),
         figures=(margins("On fresh starts", fresh),) if fresh.by_game else (),
     )
 
@@ -376,6 +382,7 @@ def _weights(setting: Setting) -> Exhibit:
         head=("Game", "λ", "runs", "gain"),
         rows=tuple(rows),
         figures=tuple(figures),
+        folded=True,
     )
 
 
@@ -396,8 +403,11 @@ def _scoring(setting: Setting) -> Exhibit:
         title=setting.titled("Scoring by rollouts and by loss"),
         paper="Tab. 1",
         words=_FRESH + not_measured(SCORING, set(setting.games)),
-        head=("Game", "λ", "rollouts", "Bellman + penalty", "paper, rollouts", "paper, loss"),
-        rows=tuple(rows),
+        **with_papers(
+            ("Game", "λ", "rollouts", "Bellman + penalty"),
+            ("paper, rollouts", "paper, loss"),
+            rows,
+        ),
     )
 
 

@@ -105,8 +105,8 @@ def _lede(results: Results, exhibits: Sequence[Exhibit]) -> str:
         name = str(row[0]) if results.command == "tune" else f"{row[0]} with λ = {row[1]}"
         if isinstance(value, Estimate) and not name.endswith(" with λ = 0"):
             spread = "" if value.interval is None else " ({:.2f} to {:.2f})".format(*value.interval)
-            told.append(f"{name} {value.value:.2f}{spread}")
-    return f"Score in parts of {against}, interquartile mean over all games: {'; '.join(told)}."
+            told.append(f"{name}: {value.value:.2f}{spread}")
+    return f"Scores in parts of {against}, interquartile means over all games. {'; '.join(told)}."
 
 
 def _facts(results: Results) -> str:

@@ -107,6 +107,10 @@ def _ending(ray: Any, task: Any, job: Job, study: Path) -> Ending:
         return Ending(ray.get(task))
     except ray.exceptions.TaskCancelledError:
         return Ending.STOPPED
+    except ray.exceptions.LocalRayletDiedError:
+        raise ClusterError(
+            "Ray has died on this machine; with a new cluster, the same command goes on"
+        ) from None
     except ray.exceptions.RayError as error:  # not the run's fault, and so not in its log
         with job.log(study).open("a") as log:
             log.write(told(error) + "\n")
