@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from conqur.suite import Job, Study
     from conqur.suite.making import Outcome
 
-COPY = "study.json"
-"""What a study's folder was made for."""
-
 
 @dataclass(frozen=True)
 class Suite:
@@ -39,15 +36,19 @@ class Suite:
 
     With command = "tune" there are networks instead of games (files, or bundled:NAME), and the
     algorithms are conqur, multi-dqn, no-penalty, random, rollouts, random-rollouts and refit:
-    the paper's search, its baseline, and controls.
+    the paper's search, its baseline, and controls. STUDY may also be the name of a study that
+    comes with conqur: `list` shows them.
 
-    `run` makes every run in a folder of its own, named by its
-    settings; what is done is not made again, what was broken off goes on, what failed is tried
-    again. Ctrl-C stops and saves all. `collect` writes one table of all networks. On a cluster,
-    --shard 3/8 makes the third of eight parts, for arrays of jobs; --engine ray hands the runs out
-    to Ray (docs/clusters.md).
+    `plan` measures a run of every kind for half a minute and says how long all will take. `run`
+    makes every run in a folder of its own, named by its settings; what is done is not made again,
+    what was broken off goes on, what failed is tried again. Ctrl-C stops and saves all. `collect`
+    writes one table of all networks, and `conqur report` makes a page of it. On a cluster, --shard
+    3/8 makes the third of eight parts, for arrays of jobs; --engine ray hands the runs out to Ray
+    (docs/clusters.md).
 
     Examples:
+      conqur suite list
+      conqur suite plan minatar-search-16
       conqur suite run study.toml
       conqur suite run study.toml --workers 4
       conqur suite status study.toml
@@ -57,15 +58,15 @@ class Suite:
     """
 
     action: Annotated[
-        tyro.conf.Positional[Literal["run", "status", "collect"]],
-        tyro.conf.arg(metavar="{run,status,collect}"),
+        tyro.conf.Positional[Literal["list", "plan", "run", "status", "collect"]],
+        tyro.conf.arg(metavar="{list,plan,run,status,collect}"),
     ]
     """What to do."""
-    study: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="STUDY")]
-    """The study's file."""
+    study: Annotated[tyro.conf.Positional[Path | None], option("[STUDY]")] = None
+    """The study's file, or its name."""
     dir: Annotated[Path | None, option("FOLDER", "studies/NAME")] = None
     """The study's folder."""
-    workers: Annotated[int | None, option("INT", "one for two cores; with a GPU one")] = None
+    workers: Annotated[int | None, option("INT", "one for two cores")] = None
     """How many runs are made at the same time."""
     engine: Literal["local", "ray"] = "local"
     """Where the runs are made: on this machine, or on a Ray cluster."""
@@ -80,15 +81,84 @@ class Suite:
         """Do what the action says."""
         from conqur.suite import read_study
 
+        if self.action == "list":
+            self._list()
+            return
+        if self.study is None:
+            raise UsageError("name a study's file, or one of `conqur suite list`")
         study = read_study(self.study)
         jobs = study.jobs()
         folder = self.dir or Path("studies") / study.name
-        if self.action == "run":
+        if self.action == "plan":
+            self._plan(study, _shard(jobs, self.shard), folder)
+        elif self.action == "run":
             self._run(study, _shard(jobs, self.shard), folder)
         elif self.action == "status":
             self._status(jobs, folder)
         else:
             self._collect(jobs, folder)
+
+    def _list(self) -> None:
+        """The studies that come with conqur."""
+        from conqur.suite.study import ready_studies
+
+        if self.study is not None:
+            raise UsageError(f"list takes no study, got {self.study}")
+        if self.json:
+            print(json.dumps(ready_studies()))
+            return
+        for name, about in ready_studies().items():
+            print(f"{name}\n    {about}")
+
+    def _plan(self, study: "Study", jobs: Sequence["Job"], folder: Path) -> None:
+        from conqur.suite import State, state
+        from conqur.suite.local import default_workers
+        from conqur.suite.planning import make_plan
+
+        _check(study)
+        left = [job for job in jobs if state(job, folder) is not State.DONE]
+        if not left:
+            print(f"All {len(jobs)} runs are done, in {folder}.")
+            return
+        with announcer() as announce:
+            plan = make_plan(left, show=announce)
+        mine = self.workers or default_workers()
+        workers = sorted({1, mine, 8, 64})
+        if self.json:
+            about = {
+                "runs": plan.runs,
+                "worker_seconds": plan.worker_seconds,
+                "seconds": {count: plan.seconds(count) for count in workers},
+                "memory": plan.memory,
+                "measured": [
+                    {
+                        "run": probe.job.name,
+                        "stands_for": probe.runs,
+                        f"{probe.unit}s": probe.total,
+                        f"{probe.unit}s_per_second": probe.rate,
+                        "start_seconds": probe.start,
+                        "seconds": probe.seconds,
+                        "memory": probe.memory,
+                    }
+                    for probe in plan.probes
+                ],
+            }
+            print(json.dumps(about))
+            return
+        for probe in plan.probes:
+            print(
+                f"{probe.job.name}: {probe.rate:.3g} {probe.unit}s/s, {probe.total:,} of them and "
+                f"{probe.start:.0f} s to start: {_long(probe.seconds)}, as {probe.runs} runs"
+            )
+        memory = "" if plan.memory is None else f", {plan.memory / 1e9:.1f} GB of memory each"
+        print(f"{plan.runs} runs, {plan.worker_seconds / 3600:,.1f} hours of a worker{memory}")
+        for count in workers:
+            here = " (this machine's default)" if count == mine else ""
+            print(f"  {count:>3} at a time{here}: {_long(plan.seconds(count))}")
+        print(
+            "Workers are taken to be as fast as this machine with one run, and games as the first "
+            "one; evaluations at the end are not counted."
+        )
 
     def _run(self, study: "Study", jobs: Sequence["Job"], folder: Path) -> None:
         from conqur.suite import State, state
@@ -97,7 +167,7 @@ class Suite:
             raise UsageError(f"--workers must be at least 1, got {self.workers}")
         make = self._engine()
         _check(study)
-        _remember(study, folder)
+        _remember(study, self.study, folder)
         before = sum(state(job, folder) is State.DONE for job in jobs)
         with announcer() as announce:
             shown = _Shown(len(jobs), before, folder, announce, quiet=self.json)
@@ -154,6 +224,7 @@ class Suite:
 
     def _collect(self, jobs: Sequence["Job"], folder: Path) -> None:
         from conqur.suite import collect, collect_curves
+        from conqur.suite.results import MADE_WITH, manifest
         from conqur.suite.tables import CURVES, RESULTS, as_csv, as_parquet
 
         rows = collect(jobs, folder)
@@ -168,6 +239,8 @@ class Suite:
                 written[name.replace(".csv", ".parquet")] = as_parquet(type(table[0]), table)
             except ImportError:
                 warn("no Parquet is written: pip install 'conqur[parquet]'")
+        first = next(job.folder(folder) for job in jobs if job.name == rows[0].run)
+        written[MADE_WITH] = (json.dumps(manifest(first), indent=2) + "\n").encode()
         for name, content in written.items():
             with replacing(folder / name) as file:
                 file.write(content)
@@ -199,8 +272,16 @@ class _Shown:
 
 def _short(words: str) -> str:
     """Of a run's progress: how far it is."""
-    match = re.search(r"(step [\d,]+ of [\d,]+|level \d+ of \d+|played \d+%)", words)
+    match = re.search(r"(step [\d,]+ of [\d,]+|level \d+ of \d+|[a-z][\w ]*, \d+%)", words)
     return match[1] if match else "starting"
+
+
+def _long(seconds: float) -> str:
+    """A time for people."""
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} seconds"
 
 
 def _shard(jobs: Sequence["Job"], words: str | None) -> Sequence["Job"]:
@@ -223,22 +304,27 @@ def _check(study: "Study") -> None:
     for game in study.games:
         make(game, 1).close()
     for network in study.networks:
-        find_networks(network)
+        find_networks(network.file)
+        if network.env:
+            make(network.env, 1).close()
 
 
-def _remember(study: "Study", folder: Path) -> None:
+def _remember(study: "Study", file: Path | None, folder: Path) -> None:
     """Note what the folder is for, or refuse one that was for something else."""
     from conqur.suite.jobs import described
+    from conqur.suite.results import JOBS, STUDY
+    from conqur.suite.study import study_text
 
     told = json.dumps([described(job) for job in study.jobs()])
-    path = folder / COPY
+    path = folder / JOBS
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if path.exists() and path.read_text("utf-8") != told:
             raise UsageError(
                 f"{folder} is of a study that was different: name another --dir, or the old file"
             )
-        with replacing(path) as file:
-            file.write(told.encode())
+        for name, text in ((JOBS, told), (STUDY, study_text(file or Path()))):
+            with replacing(folder / name) as copy:
+                copy.write(text.encode())
     except OSError as error:
         raise UsageError(f"--dir {folder} cannot be used: {error.strerror}") from error

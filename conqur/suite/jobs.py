@@ -2,6 +2,7 @@
 
 import enum
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,12 @@ class Job:
     arguments: tuple[str, ...]
     about: dict[str, Any]
     episodes: int | None
+
+    @property
+    def like(self) -> str:
+        """What runs have in common that compile the same programs: the game."""
+        name = str(self.about.get("game") or Path(str(self.about.get("network", ""))).stem)
+        return re.sub(r"[-_]?\d+$", "", name)
 
     def folder(self, study: Path) -> Path:
         """Where the run is, in a study's folder."""

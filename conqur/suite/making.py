@@ -1,26 +1,21 @@
 """One run of a study, made to its end: its processes, its evaluation, and tries that failed."""
 
 import enum
-import os
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from signal import Signals
-from typing import IO
 
 from conqur._files import replacing
 from conqur.runs import StopRequest
 from conqur.runs.lock import in_use
 from conqur.suite.jobs import Job, State, last_words, state
+from conqur.suite.worker import PATIENCE, Worker
 
 POLL = 0.2
 """Seconds between looks at the processes."""
-PATIENCE = 60.0
-"""Seconds that a process has to save and end."""
 IN_USE = " is in use by "
 """What a run says that is made elsewhere at the same time."""
 
@@ -63,7 +58,7 @@ def make_run(
     *,
     retries: int,
     stop: StopRequest,
-    environment: Mapping[str, str] = os.environ,
+    worker: Worker,
 ) -> Iterator[Ending | None]:
     """Begin a run or go on with it, evaluate it, and try again where that fails.
 
@@ -72,13 +67,13 @@ def make_run(
         study: the study's folder.
         retries: how often a run that failed is tried again.
         stop: set when the run is to be saved and left.
-        environment: the processes' variables.
+        worker: the process that makes it.
 
     Yields:
         None while there is something to wait for, and at last how it ended.
     """
     for _ in range(retries + 1):
-        ending = yield from _try(job, study, stop, environment)
+        ending = yield from _try(job, study, stop, worker)
         if ending is not Ending.FAILED:
             break
     if ending is Ending.FAILED:
@@ -91,22 +86,20 @@ def give_up(job: Job, study: Path, why: str) -> None:
     job.failure(study).write_text(why + "\n")
 
 
-def _try(
-    job: Job, study: Path, stop: StopRequest, environment: Mapping[str, str]
-) -> Generator[None, None, Ending]:
+def _try(job: Job, study: Path, stop: StopRequest, worker: Worker) -> Generator[None, None, Ending]:
     """Make a run once, from where it is."""
     yield from _until_free(job, study, stop)
     if in_use(job.folder(study)):
         return Ending.STOPPED if stop else Ending.ELSEWHERE
-    with job.log(study).open("ab") as log:
-        good = yield from _process(job.start(study), log, log, stop, environment)
-        evaluation = job.evaluation(study)
-        if good and evaluation is not None and not stop:
-            with tempfile.TemporaryFile() as out:  # nameless: nobody else writes into it
-                if (yield from _process(evaluation, out, log, stop, environment)):
-                    out.seek(0)
-                    with replacing(job.result(study)) as file:
-                        file.write(out.read())
+    log = job.log(study)
+    good = yield from worker.obey(job.start(study), log=log, out=None, stop=stop)
+    evaluation = job.evaluation(study)
+    if good and evaluation is not None and not stop:
+        with tempfile.NamedTemporaryFile() as out:  # of this process: nobody else writes into it
+            path = Path(out.name)
+            if (yield from worker.obey(evaluation, log=log, out=path, stop=stop)):
+                with replacing(job.result(study)) as file:
+                    file.write(out.read())
     if state(job, study) is State.DONE:
         return Ending.DONE
     if stop:
@@ -121,30 +114,3 @@ def _until_free(job: Job, study: Path, stop: StopRequest) -> Iterator[None]:
     deadline = time.monotonic() + PATIENCE
     while in_use(job.folder(study)) and time.monotonic() < deadline and not stop:
         yield
-
-
-def _process(
-    arguments: Sequence[str],
-    out: IO[bytes],
-    log: IO[bytes],
-    stop: StopRequest,
-    environment: Mapping[str, str],
-) -> Generator[None, None, bool]:
-    """Run a command to its end, or, when all is stopped, until it has saved; whether it is good."""
-    deadline = None
-    with subprocess.Popen(
-        [sys.executable, "-m", "conqur._tied", *arguments],
-        stdin=subprocess.PIPE,  # it ends when this is closed
-        stdout=out,
-        stderr=log,
-        env=dict(environment),
-        start_new_session=True,  # Ctrl-C is passed on once, by us
-    ) as process:
-        while process.poll() is None:
-            if stop and deadline is None:
-                process.terminate()
-                deadline = time.monotonic() + PATIENCE
-            if deadline is not None and time.monotonic() > deadline:
-                process.kill()
-            yield
-    return process.returncode == 0

@@ -5,7 +5,6 @@ its node goes on at another, from its last checkpoint.
 """
 
 import os
-import socket
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 from conqur.runs import stop_requested
 from conqur.suite.jobs import Job
-from conqur.suite.making import PATIENCE, POLL, Ending, Outcome, give_up, make_run, prepare
+from conqur.suite.making import POLL, Ending, Outcome, give_up, make_run, prepare
 from conqur.suite.ray_cluster import (
     ANSWER,
     ClusterError,
@@ -25,6 +24,7 @@ from conqur.suite.ray_cluster import (
     needs,
     told,
 )
+from conqur.suite.worker import PATIENCE, Worker
 
 MOVES = 100
 """How often a run goes on at another node after it has lost one."""
@@ -120,18 +120,25 @@ def _ending(ray: Any, task: Any, job: Job, study: Path) -> Ending:
 
 def _make(job: Job, place: Place, retries: int) -> Ending:
     """Make a run, on the node that this is called on."""
+    import ray
+
+    node = ray.util.get_node_ip_address()
     wrong = complaint(place)
     if wrong:
-        raise ClusterError(f"the Ray node {socket.gethostname()} cannot make runs: {wrong}")
+        raise ClusterError(f"the Ray node {node} cannot make runs: {wrong}")
     ours = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     environment = ours | {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.9"}  # a GPU has one run
     with job.log(place.study).open("a") as log:
-        log.write(f"on {socket.gethostname()}, by Ray\n")
-    with stop_requested() as stop:  # by `ray.cancel`, or by `ray stop` on this node
-        making = make_run(job, place.study, retries=retries, stop=stop, environment=environment)
-        while (ending := next(making)) is None:
-            time.sleep(POLL)
-    return ending
+        log.write(f"on the Ray node {node}\n")
+    worker = Worker(environment)
+    try:
+        with stop_requested() as stop:  # by `ray.cancel`, or by `ray stop` on this node
+            making = make_run(job, place.study, retries=retries, stop=stop, worker=worker)
+            while (ending := next(making)) is None:
+                time.sleep(POLL)
+        return ending
+    finally:
+        worker.close()
 
 
 def _size(path: Path) -> int:

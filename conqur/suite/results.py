@@ -197,6 +197,11 @@ def _arm(config: dict[str, Any]) -> str:
     return "conqur" if config["penalty_weight"] else "no-penalty"
 
 
+def manifest(run: Path) -> dict[str, Any]:
+    """What a run was made with; nothing if that is not known."""
+    return _json_or_nothing(run / MANIFEST)
+
+
 def _text_or_nothing(path: Path) -> str:
     try:
         return path.read_text("utf-8", errors="replace")[:20_000]

@@ -11,15 +11,18 @@
     steps = 1_000_000
 
 Every combination is trained. With `command = "tune"`, `networks` takes the place of games, and the
-algorithms are those in `ARMS`.
+algorithms are those in `ARMS`. A network that does not say which game it plays is named with it:
+`{ file = "checkpoints/Pong/tf_ckpt-199.index", env = "ALE/Pong-v5" }`. Studies that come with
+conqur are in the folder `studies` beside this file, and known by their names.
 """
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib import resources
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from conqur import _checks
 from conqur.suite.jobs import Job
@@ -43,15 +46,21 @@ ARMS: dict[str, tuple[str, ...]] = {
 PENALISED = ("conqur", "rollouts")
 """Those of them that have a penalty weight."""
 
-LISTS = {
+LISTS: dict[str, type] = {
     "games": str,
-    "networks": str,
     "algorithms": str,
     "presets": str,
     "penalty_weights": float,
 }
 NUMBERS = ("seeds", "first_seed", "episodes", "retries")
-KEYS = ("command", *LISTS, *NUMBERS, "together", "settings")
+KEYS = ("command", *LISTS, "networks", *NUMBERS, "together", "settings")
+
+
+class Network(NamedTuple):
+    """What is tuned: a file, or what else `conqur tune` takes, and the game if it does not say."""
+
+    file: str
+    env: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,7 @@ class Study:
         name: of the study, from its file.
         command: "train" or "tune".
         games: environments to train on.
-        networks: to tune: files, bundled ones, or what else `conqur tune` takes.
+        networks: to tune.
         algorithms: dqn and ddqn, or names in `ARMS`.
         penalty_weights: λ.
         presets: of the command; "" for its own.
@@ -78,7 +87,7 @@ class Study:
     name: str
     command: str
     games: tuple[str, ...] = ()
-    networks: tuple[str, ...] = ()
+    networks: tuple[Network, ...] = ()
     algorithms: tuple[str, ...] = ()
     penalty_weights: tuple[float, ...] = (0.0,)
     presets: tuple[str, ...] = ("",)
@@ -102,7 +111,7 @@ class Study:
         for name in self.algorithms:
             if name not in known:
                 raise ValueError(f"algorithms must be of {', '.join(known)}, got {name!r}")
-        for name in LISTS:
+        for name in (*LISTS, "networks"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
                 raise ValueError(f"{name} must not repeat a value")
         if not self.penalty_weights or not self.presets:
@@ -130,19 +139,44 @@ class Study:
         return tuple(typed)
 
 
+def ready_studies() -> dict[str, str]:
+    """The studies that come with conqur: names, and what their files say in the first line."""
+    folder = resources.files("conqur.suite").joinpath("studies")
+    files = sorted(folder.iterdir(), key=lambda file: ("minatar" in file.name, file.name))
+    return {
+        Path(file.name).stem: file.read_text("utf-8").partition("\n")[0].removeprefix("# ")
+        for file in files
+    }
+
+
+def study_text(path: Path) -> str:
+    """What is in a study's file, or in the one that comes with conqur under that name.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    if not path.exists() and str(path) in ready_studies():
+        folder = resources.files("conqur.suite").joinpath("studies")
+        return folder.joinpath(f"{path}.toml").read_text("utf-8")
+    try:
+        return path.read_text("utf-8")
+    except FileNotFoundError:
+        raise ValueError(f"there is no study {path}; see `conqur suite list`") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no TOML: {error}") from None
+
+
 def read_study(path: Path) -> Study:
-    """Read a study's file.
+    """Read a study's file, or one that comes with conqur, by its name.
 
     Raises:
         ValueError: if it is none, with what is wrong in it.
     """
     try:
-        values = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"there is no study {path}") from None
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        values = tomllib.loads(study_text(path))
+    except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} is no TOML: {error}") from None
     try:
         return Study(path.stem, **_typed(values))
@@ -165,6 +199,8 @@ def _typed(values: dict[str, Any]) -> dict[str, Any]:
             if not all(type(entry) in fits for entry in entries):
                 raise ValueError(f"{name} must be a list of {kind.__name__}, got {value!r}")
             typed[name] = tuple(kind(entry) for entry in entries)
+        elif name == "networks":
+            typed[name] = tuple(map(_network, value if isinstance(value, list) else [value]))
         elif name in NUMBERS and type(value) is not int:
             raise ValueError(f"{name} must be a whole number, got {value!r}")
         elif name == "command" and not isinstance(value, str):
@@ -176,6 +212,15 @@ def _typed(values: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(typed.get("together"), bool | None):
         raise ValueError("together must be true or false")
     return typed
+
+
+def _network(entry: Any) -> Network:
+    if isinstance(entry, str):
+        return Network(entry)
+    fits = isinstance(entry, dict) and set(entry) == {"file", "env"}
+    if not fits or not all(isinstance(value, str) for value in entry.values()):
+        raise ValueError(f'networks must be "FILE" or {{ file = ..., env = ... }}, got {entry!r}')
+    return Network(**entry)
 
 
 def _guess(name: str) -> str:
@@ -215,12 +260,14 @@ def _tuning(study: Study) -> list[Job]:
         seed = study.first_seed + number
         weights = study.penalty_weights if algorithm in PENALISED else (0.0,)
         for weight in weights:
-            arguments = ["tune", network, *ARMS[algorithm], *study.options, "--seed", str(seed)]
+            arguments = ["tune", network.file, *ARMS[algorithm], *study.options]
+            arguments += ["--seed", str(seed)]
+            arguments += ["--env", network.env] if network.env else []
             arguments += ["--preset", preset] if preset else []
             if algorithm in PENALISED:
                 arguments += ["--penalty-weight", f"{weight:g}"]
             about = {
-                "network": network,
+                "network": network.file,
                 "algorithm": algorithm,
                 "preset": preset,
                 "penalty_weight": weight,
@@ -231,10 +278,19 @@ def _tuning(study: Study) -> list[Job]:
     return jobs
 
 
-def _labels(networks: Sequence[str]) -> dict[str, str]:
-    """What networks are called in names of folders: their files' names if these differ."""
-    short = {name: Path(name.removeprefix("bundled:")).stem for name in networks}
-    return short if len(set(short.values())) == len(short) else {name: name for name in networks}
+def _labels(networks: Sequence[Network]) -> dict[Network, str]:
+    """What networks are called in names of folders: as short as they still differ."""
+    ways: tuple[Callable[[Network], str], ...] = (
+        lambda network: Path(network.file.removeprefix("bundled:")).stem,
+        lambda network: network.env.removeprefix("ALE/"),
+        lambda network: network.file,
+        lambda network: f"{network.file}-{network.env}",
+    )
+    for way in ways:
+        labels = {network: way(network) for network in networks}
+        if len({_name(label) for label in labels.values()}) == len(labels):
+            break
+    return labels
 
 
 def _name(*parts: str) -> str:

@@ -1,0 +1,172 @@
+"""How long a study will take and what it needs, from a rate that is measured before it is made."""
+
+import contextlib
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from signal import Signals
+
+from conqur.runs import StopRequest, stop_requested
+from conqur.suite.jobs import Job, last_words
+from conqur.suite.local import gpus
+from conqur.suite.making import POLL, prepare
+from conqur.suite.worker import Worker
+
+SECONDS = 30.0
+"""For which a run is watched, after it has got going."""
+PATIENCE = 600.0
+"""Seconds in which it has to get going."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What was measured of a run that stands for others.
+
+    Attributes:
+        job: the run.
+        runs: for how many it stands, itself included.
+        unit: what it counts: "level" or "step".
+        total: how many of these there are to be.
+        rate: of these in a second.
+        start: seconds until the first was over.
+        memory: the most bytes of this machine's that it had; None if that is not known.
+    """
+
+    job: Job
+    runs: int
+    unit: str
+    total: int
+    rate: float
+    start: float
+    memory: int | None
+
+    @property
+    def seconds(self) -> float:
+        """How long such a run takes."""
+        return self.start + self.total / self.rate
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be expected.
+
+    Attributes:
+        probes: what was measured.
+        runs: how many are still to be made.
+    """
+
+    probes: tuple[Probe, ...]
+    runs: int
+
+    @property
+    def worker_seconds(self) -> float:
+        """Of one worker that makes all runs."""
+        return sum(probe.runs * probe.seconds for probe in self.probes)
+
+    def seconds(self, workers: int) -> float:
+        """How long all runs take if so many are made at a time."""
+        longest = max((probe.seconds for probe in self.probes), default=0.0)
+        return max(longest, self.worker_seconds / workers)
+
+    @property
+    def memory(self) -> int | None:
+        """Of the run that needs most."""
+        known = [probe.memory for probe in self.probes if probe.memory is not None]
+        return max(known, default=None)
+
+
+def make_plan(jobs: Sequence[Job], *, show: Callable[[str], None] = lambda words: None) -> Plan:
+    """Measure one run of every algorithm and preset, each for half a minute.
+
+    Other games are taken to be as fast as the first; evaluations at the end do not count.
+
+    Args:
+        jobs: the runs that are to be made.
+        show: told what is being measured.
+    """
+    kinds: dict[tuple[str, str], list[Job]] = {}
+    for job in jobs:
+        kinds.setdefault((job.about.get("algorithm", ""), job.about.get("preset", "")), []).append(
+            job
+        )
+    probes = []
+    for kind in kinds.values():
+        show(f"measuring {kind[0].name}")
+        probes.append(_probe(kind[0], len(kind)))
+    return Plan(tuple(probes), len(jobs))
+
+
+def _probe(job: Job, runs: int) -> Probe:
+    with tempfile.TemporaryDirectory() as folder, _worker() as worker:
+        study = Path(folder)
+        prepare([job], study)
+        stop = StopRequest()
+        began = time.monotonic()
+        making = worker.obey(job.start(study), log=job.log(study), out=None, stop=stop)
+        seen: list[tuple[float, int]] = []
+        unit, total, memory = "", 0, 0
+        with stop_requested() as asked:
+            for _ in making:
+                now = time.monotonic() - began
+                memory = max(memory, _memory(worker.pid))
+                found = re.findall(r"(level|step) ([\d,]+) of ([\d,]+)", last_words(job, study))
+                if found:
+                    unit, at, total = found[-1][0], _number(found[-1][1]), _number(found[-1][2])
+                    if not seen or seen[-1][1] < at:
+                        seen.append((now, at))
+                enough = len(seen) > 2 and now - seen[0][0] > SECONDS
+                if enough or asked or now > PATIENCE:
+                    stop.signal = stop.signal or asked.signal or Signals.SIGTERM
+                time.sleep(POLL)
+        if asked:
+            raise KeyboardInterrupt
+        return _measured(job, runs, unit, total, seen, memory, study, time.monotonic() - began)
+
+
+def _measured(
+    job: Job,
+    runs: int,
+    unit: str,
+    total: int,
+    seen: list[tuple[float, int]],
+    memory: int,
+    study: Path,
+    took: float,
+) -> Probe:
+    """From when how many were over, to a rate."""
+    if len(seen) < 2:
+        if not seen or seen[-1][1] < total:
+            said = last_words(job, study) or "it said nothing"
+            raise ValueError(f"{job.name} did not get going: {said}")
+        return Probe(job, runs, unit, total, total / took, 0.0, memory or None)  # it is over
+    (start, first), (end, last) = seen[0], seen[-1]
+    rate = (last - first) / (end - start)
+    return Probe(job, runs, unit, total, rate, max(0.0, start - first / rate), memory or None)
+
+
+@contextlib.contextmanager
+def _worker() -> Iterator[Worker]:
+    share = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} if gpus() else {}
+    worker = Worker(os.environ | share)
+    try:
+        yield worker
+    finally:
+        worker.close()
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def _memory(process: int | None) -> int:
+    """The most bytes that a process has had, as far as the system tells."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text("ascii")
+    except OSError:
+        return 0
+    match = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return int(match[1]) << 10 if match else 0
