@@ -168,7 +168,7 @@ def _check_head(address: str) -> None:
             f"the Ray cluster at {address} does not take this token: the one that its head was "
             "started with must be in ~/.ray/auth_token, or in a file that RAY_AUTH_TOKEN_PATH names"
         )
-    if "AuthenticationError" in said:
+    if re.search("authentication token|RAY_AUTH_TOKEN", said):
         raise ClusterError(
             "there is no token for the Ray cluster: the one that its head was started with must be "
             "in ~/.ray/auth_token, or in a file that RAY_AUTH_TOKEN_PATH names"

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -28,8 +29,8 @@ learning_starts = 100
 log_every = 1000
 save_every = 1
 """
-HEAD, OTHER = "127.0.0.2", "127.0.0.3"  # Ray takes 127.0.0.1 for the address on the network
 MARK = "CONQUR_TEST"
+"""A variable by which all processes of a test are known."""
 TIME = 120
 """Seconds after which something must have gone wrong."""
 
@@ -44,6 +45,9 @@ class Cluster:
     def __init__(self, folder):
         self.folder = folder
         self.mark = secrets.token_hex(8)
+        # Not 127.0.0.1, which Ray takes for the address on the network.
+        network = f"127.{1 + secrets.randbelow(250)}.{secrets.randbelow(250)}"
+        self.head, self.other = f"{network}.2", f"{network}.3"
         self.token = folder / "token"
         self.token.write_text(secrets.token_hex(32))
         own = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
@@ -53,14 +57,18 @@ class Cluster:
             "RAY_AUTH_TOKEN_PATH": str(self.token),
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_TMPDIR": str(folder),
+            "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             # Dead nodes are missed soon.
             "RAY_health_check_initial_delay_ms": "1000",
             "RAY_health_check_period_ms": "500",
             "RAY_health_check_failure_threshold": "4",
         }
-        self.start("--head", "--port=0", "--include-dashboard=false", node=HEAD)
-        self.address = (folder / HEAD / "ray_current_cluster").read_text().strip()
-        self.start(f"--address={self.address}", node=OTHER)
+
+    def begin(self):
+        self.start("--head", "--port=0", "--include-dashboard=false", node=self.head)
+        self.address = (self.folder / self.head / "ray_current_cluster").read_text().strip()
+        self.start(f"--address={self.address}", node=self.other)
 
     def start(self, *options, node):
         options += (f"--node-ip-address={node}", f"--temp-dir={self.folder / node}")
@@ -98,6 +106,10 @@ class Cluster:
         for pid in (raylet, *map(int, children)):
             os.kill(pid, signal.SIGKILL)
 
+    def is_idle(self):
+        """Whether nothing is there but Ray itself."""
+        return all(re.search("ray::|/ray/", words) for words in self.processes().values())
+
     def end(self):
         deadline = time.monotonic() + TIME
         while (left := self.processes()) and time.monotonic() < deadline:
@@ -113,19 +125,21 @@ class Cluster:
 @pytest.fixture(scope="module")
 def cluster():
     with TemporaryDirectory(prefix="r", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        made = Cluster.__new__(Cluster)
+        made = Cluster(Path(folder))
         try:
-            made.__init__(Path(folder))
+            made.begin()
             yield made
         finally:
             made.end()
 
 
 def until(condition, what):
+    """Wait for something, and return it."""
     deadline = time.monotonic() + TIME
-    while not condition():
+    while not (found := condition()):
         assert time.monotonic() < deadline, what
         time.sleep(0.05)
+    return found
 
 
 def results(jobs, study):
@@ -138,64 +152,81 @@ def results(jobs, study):
     return files
 
 
-def test_a_node_dies_and_its_run_goes_on_at_another(cluster, tmp_path):
-    file, study = tmp_path / "small.toml", tmp_path / "studies" / "small"
-    file.write_text(STUDY)
-    jobs = read_study(file).jobs()
-    with (tmp_path / "said").open("w+") as said:
-        driver = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "conqur", "suite", "run", str(file)),
-                *("--engine", "ray", "--address", cluster.address, "--json"),
-            ],
-            env=cluster.environment,
-            cwd=tmp_path,
-            stdout=said,
-            stderr=subprocess.STDOUT,
-        )
+class Driver:
+    """`conqur suite run` on a cluster, as a process."""
 
-        def victim():
-            """A run that is under way at the node, and has saved."""
-            assert driver.poll() is None, (tmp_path / "said").read_text()
-            for job in jobs:
-                log = job.log(study)
-                here = log.exists() and f"Ray node {OTHER}\n" in log.read_text()
-                if here and any((job.folder(study) / "checkpoints").glob("checkpoint-*")):
-                    return job
-            return None
+    def __init__(self, cluster, folder, *, seeds):
+        self.study, self.said = folder / "studies" / "small", folder / "said"
+        (folder / "small.toml").write_text(STUDY.replace("seeds = 3", f"seeds = {seeds}"))
+        self.jobs = read_study(folder / "small.toml").jobs()
+        options = ("--engine", "ray", "--address", cluster.address, "--json")
+        with self.said.open("w") as said:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "conqur", "suite", "run", "small.toml", *options],
+                env=cluster.environment,
+                cwd=folder,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+            )
 
-        until(victim, "no run at the other node")
-        lost = victim()
-        assert state(lost, study) is State.BEGUN
-        cluster.kill(OTHER)
-        assert driver.wait(TIME) == 0, (tmp_path / "said").read_text()
-        said.seek(0)
-        assert '"states": {"done": 3}' in said.read()
-    words = lost.log(study).read_text()
-    assert words.count("on the Ray node") == 2
-    assert words.index(OTHER) < words.index(HEAD)
+    def saved(self, node=""):
+        """A run that is under way at a node and has a checkpoint, if there is one."""
+        assert self.process.poll() is None, self.said.read_text()
+        for job in self.jobs:
+            log, folder = job.log(self.study), job.folder(self.study)
+            here = log.exists() and f"on the Ray node {node}" in log.read_text()
+            if here and any(folder.glob("checkpoints/checkpoint-*")):
+                return job
+        return None
+
+
+def test_a_study_that_is_stopped_is_saved(cluster, tmp_path):
+    driver = Driver(cluster, tmp_path, seeds=1)
+    job = until(driver.saved, "no run is under way")
+    driver.process.send_signal(signal.SIGTERM)
+    assert driver.process.wait(TIME) == 128 + signal.SIGTERM, driver.said.read_text()
+    assert "Stopped; all is saved" in driver.said.read_text()
+    assert "all is saved" in job.log(driver.study).read_text()
+    assert state(job, driver.study) is State.BEGUN
+    until(cluster.is_idle, "processes are left")
+
+
+def test_a_node_dies_and_its_run_goes_on_at_another(cluster, tmp_path, monkeypatch):
+    driver = Driver(cluster, tmp_path, seeds=3)
+    lost = until(lambda: driver.saved(cluster.other), "no run is under way")
+    assert state(lost, driver.study) is State.BEGUN
+    cluster.kill(cluster.other)
+    assert driver.process.wait(TIME) == 0, driver.said.read_text()
+    assert '"states": {"done": 3}' in driver.said.read_text()
+    words = lost.log(driver.study).read_text()
+    nodes = re.findall(r"on the Ray node (.*)", words)
+    assert nodes == [cluster.other, cluster.head]
     assert words.count("step 0 of") == 1  # it went on, and did not begin again
-    assert not list((study / "logs").glob(".ray-*"))
-    until(lambda: not any("conqur" in words for words in cluster.processes().values()), "left")
+    until(cluster.is_idle, "processes are left")
+    assert not list((driver.study / "logs").glob(".ray-*"))
 
     here = tmp_path / "here"
-    assert run_locally(jobs, here, workers=2, retries=0).failed == ()
-    assert results(jobs, study) == results(jobs, here)
-    assert len(results(jobs, study)) == 9
+    for name in cluster.environment.keys() - os.environ.keys():
+        monkeypatch.setenv(name, cluster.environment[name])
+    assert run_locally(driver.jobs, here, workers=1, retries=0).failed == ()
+    expected = results(driver.jobs, here)
+    assert len(expected) == 9
+    assert results(driver.jobs, driver.study) == expected
 
 
 def test_who_has_no_token_is_told_so(cluster, tmp_path):
     (tmp_path / "small.toml").write_text(STUDY)
     (tmp_path / "wrong").write_text(secrets.token_hex(32))
-    bare = {name: v for name, v in cluster.environment.items() if name != "RAY_AUTH_TOKEN_PATH"}
-    for environment, words in (
-        (bare | {"RAY_AUTH_TOKEN_PATH": str(tmp_path / "wrong")}, "does not take this token"),
-        (bare | {"HOME": str(tmp_path)}, "there is no token"),
-        (bare | {"RAY_AUTH_MODE": "disabled"}, "RAY_AUTH_MODE must be token"),
+    options = ("--engine", "ray", "--address", cluster.address)
+    for changed, words in (
+        ({"RAY_AUTH_TOKEN_PATH": str(tmp_path / "wrong")}, "does not take this token"),
+        ({"RAY_AUTH_TOKEN_PATH": str(tmp_path / "none")}, "there is no token"),
+        ({"RAY_AUTH_MODE": "disabled"}, "RAY_AUTH_MODE must be token"),
     ):
-        options = ("--engine", "ray", "--address", cluster.address)
         done = cluster.run(
-            *("conqur", "suite", "run", "small.toml", *options), env=environment, cwd=tmp_path
+            *("conqur", "suite", "run", "small.toml", *options),
+            env=cluster.environment | changed,
+            cwd=tmp_path,
         )
         assert done.returncode == 1
         assert words in done.stderr

@@ -1,10 +1,18 @@
 """Studies: what a file stands for, what is refused, and how runs are named."""
 
+import json
+from pathlib import Path
+
 import pytest
 
-from conqur.suite import read_study
-from conqur.suite.collecting import as_csv, as_parquet, collect
-from conqur.suite.study import ARMS
+from conqur.cli import parse
+from conqur.environments.atari import atari_game
+from conqur.report.paper_tables import PENALTY, SCORING, SEARCH_16, paper_name, paper_table
+from conqur.runs import RunError
+from conqur.suite import collect, collect_curves, read_study
+from conqur.suite.local import next_job
+from conqur.suite.study import ARMS, Network, ready_studies
+from conqur.suite.tables import Tuned, TunedPoint, as_csv, as_parquet, read_csv
 
 TRAIN = """
 command = "train"
@@ -69,7 +77,6 @@ def test_baselines_without_a_penalty_are_tuned_once(tmp_path):
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_arms_are_settings_that_a_search_takes(tmp_path, arm):
-    from conqur.cli import parse
     from conqur.commands.tune import SETTINGS
     from conqur.search.config import tune_config
 
@@ -97,6 +104,8 @@ def test_arms_are_settings_that_a_search_takes(tmp_path, arm):
         ('games = ["CartPole-v1", "MinAtar/Breakout"]', "games = []", "at least one"),
         ("seeds = 3", "seeds = ", "is no TOML"),
         ("seeds = 3", "together = 1", "together must be true or false"),
+        ("[settings]", "networks = [3]\n[settings]", "networks must be"),
+        ("[settings]", 'networks = [{ file = "x" }]\n[settings]', "networks must be"),
     ],
 )
 def test_mistakes_are_said_in_one_sentence(tmp_path, old, new, words):
@@ -113,39 +122,119 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
         read_study(tmp_path)
 
 
-def test_tables_hold_what_runs_found(tmp_path):
-    import json
+def test_networks_that_do_not_name_their_game_are_named_with_it(tmp_path):
+    files = [
+        '{ file = "a/ckpt.index", env = "ALE/Pong-v5" }',
+        '{ file = "b/ckpt.index", env = "ALE/Krull-v5" }',
+    ]
+    start, end = TUNE.index("["), TUNE.index("]")
+    found = study(tmp_path, TUNE[:start] + "[" + ", ".join(files) + TUNE[end:])
+    assert found.networks[1] == Network("b/ckpt.index", "ALE/Krull-v5")
+    job = next(job for job in found.jobs() if job.about["network"] == "b/ckpt.index")
+    assert job.name.startswith("Krull-v5-conqur-paper-16-")
+    assert " --env ALE/Krull-v5 " in " ".join(job.arguments)
 
+
+@pytest.mark.parametrize("name", ready_studies())
+def test_studies_that_come_with_conqur_can_be_typed(name):
+    found = read_study(Path(name))
+    assert found.name == name
+    for job in found.jobs():
+        parse(job.arguments)
+
+
+def test_studies_of_the_paper_have_its_games():
+    def games(name):
+        found = read_study(Path(name))
+        return {paper_name(game) for game in found.games or [n.env for n in found.networks]}
+
+    assert games("penalty-19-games") == set(paper_table(PENALTY))
+    assert games("conqur-59-games-16") == games("conqur-59-games-8") == set(paper_table(SEARCH_16))
+    assert games("scoring-9-games") == set(paper_table(SCORING))
+    assert len(games("conqur-59-games-16")) == 59
+    assert all(atari_game(f"ALE/{game}-v5") for game in paper_table(SEARCH_16))
+
+
+def test_a_worker_goes_on_with_what_it_has_compiled(tmp_path):
+    jobs = list(study(tmp_path, TRAIN.replace("[0, 0.5]", "[0]")).jobs())
+    cartpole = [job for job in jobs if job.like == "CartPole-v"]
+    breakout = [job for job in jobs if job.like == "MinAtar/Breakout"]
+    assert next_job(jobs, None, []) == jobs[0]
+    # Like nobody's, if there is none like its last one.
+    assert next_job(jobs, None, [cartpole[0]]) == breakout[0]
+    # Of the same game, the same algorithm first.
+    last = next(job for job in cartpole if job.about["algorithm"] == "ddqn")
+    chosen = next_job(jobs, last, [last, *breakout])
+    assert (chosen.like, chosen.about["algorithm"]) == (last.like, "ddqn")
+
+
+SUMMARY = {
+    "environment": "MinAtar/Asterix",
+    "frames": 5,
+    "played_frames": 7,
+    "seconds": 1.5,
+    "checkpoint": {"mean": 20.0},
+    "chosen": {"mean": 22.0, "gain": 2.0, "gain_interval": [-1.0, 5.0], "episodes": 64},
+    "chosen_by_score": {"mean": 19.0, "gain": -1.0},
+    "best_of_evaluations": None,
+    "handed_back": "checkpoint",
+}
+
+
+def write_tuned(job, folder):
+    run = job.folder(folder)
+    run.mkdir(parents=True)
+    (run / "summary.json").write_text(json.dumps(SUMMARY))
+    config = {"environment": "MinAtar/Asterix", "nodes": 16, "penalty_weight": 10, "seed": 1}
+    (run / "config.json").write_text(json.dumps(config))
+    row = {"node": 1, "level": 10, "gain": 0, "gain_interval": [0, 0], "interval": [0, 9]}
+    rows = [row | {"mean": mean, "checkpoint": 3.0, "episodes": 8} for mean in (2.0, 8.0)]
+    (run / "evaluations.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
+
+
+def test_tables_hold_what_runs_found(tmp_path):
     import pyarrow
     import pyarrow.parquet
 
     jobs = study(tmp_path, TUNE).jobs()
-    summary = {
-        "environment": "MinAtar/Asterix",
-        "frames": 5,
-        "played_frames": 7,
-        "seconds": 1.5,
-        "checkpoint": {"mean": 20.0},
-        "chosen": {"mean": 22.0, "gain": 2.0, "gain_interval": [-1.0, 5.0], "episodes": 64},
-        "chosen_by_score": {"mean": 19.0, "gain": -1.0},
-        "best_of_evaluations": None,
-        "handed_back": "checkpoint",
-    }
-    result = jobs[3].result(tmp_path)
-    result.parent.mkdir(parents=True)
-    result.write_text(json.dumps(summary))
+    write_tuned(jobs[3], tmp_path)
     jobs[4].folder(tmp_path).mkdir()
     jobs[4].result(tmp_path).write_text("{")  # half-written: not done
     (row,) = collect(jobs, tmp_path)
-    assert row["run"] == jobs[3].name
-    assert (row["checkpoint"], row["score"], row["gain"]) == (20.0, 22.0, 2.0)
-    assert (row["handed_back_gain"], row["gain_by_score"], row["best_evaluation"]) == (
-        0.0,
-        -1,
-        None,
-    )
-    assert row["frames"] == 12
-    head, line = as_csv([row]).splitlines()
-    assert dict(zip(head.split(","), line.split(","), strict=True))["gain_low"] == "-1.0"
-    table = pyarrow.parquet.read_table(pyarrow.BufferReader(as_parquet([row])))
-    assert table.to_pylist() == [row]
+    assert (row.run, row.game, row.nodes) == (jobs[3].name, "MinAtar/Asterix", 16)
+    assert (row.checkpoint, row.score, row.gain, row.gain_low) == (20.0, 22.0, 2.0, -1.0)
+    assert (row.handed_back_gain, row.gain_by_score, row.best_evaluation) == (0.0, -1, None)
+    assert row.frames == 12
+    (point,) = collect_curves(jobs, tmp_path)
+    assert (point.level, point.best, point.mean, point.checkpoint) == (10, 8.0, 5.0, 3.0)
+    file = tmp_path / "results.csv"
+    file.write_text(as_csv(Tuned, [row]))
+    assert read_csv((TunedPoint, Tuned), file) == (Tuned, [row])
+    table = pyarrow.parquet.read_table(pyarrow.BufferReader(as_parquet(Tuned, [row])))
+    assert table.to_pylist() == [row._asdict()]
+
+
+def test_a_run_that_is_damaged_is_named(tmp_path):
+    jobs = study(tmp_path, TUNE).jobs()
+    write_tuned(jobs[0], tmp_path)
+    (jobs[0].folder(tmp_path) / "config.json").write_text('{"nodes": 16}')
+    with pytest.raises(RunError, match=f"{jobs[0].name} is damaged.*environment"):
+        collect(jobs, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is no table of a study"),
+        ("a,b\n1,2\n", "is no table of a study"),
+        ("HEAD\n1,2\n", "has 2 cells in line 2"),
+        ("HEAD\nnet,game,conqur,,x,1,0" + "," * 14 + "\n", "no number in line 2"),
+        ("HEAD\nnet,game,conqur,,16,nan,0" + "," * 14 + "\n", "no number in line 2"),
+        ('HEAD\n"net', "is no table"),
+    ],
+)
+def test_tables_that_are_none_are_refused(tmp_path, text, words):
+    file = tmp_path / "results.csv"
+    file.write_text(text.replace("HEAD", ",".join(Tuned._fields)))
+    with pytest.raises(ValueError, match=words):
+        read_csv((Tuned,), file)

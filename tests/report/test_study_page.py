@@ -1,0 +1,323 @@
+"""Pages of studies: tables by hand, the paper's numbers, files, a real browser, bad input."""
+
+import csv
+import html
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from conqur.report.exhibits import Estimate
+from conqur.report.exporting import export
+from conqur.report.paper_tables import not_measured, paper_name, paper_table
+from conqur.report.penalty_exhibits import mean_line, penalty_exhibits
+from conqur.report.search_exhibits import search_exhibits
+from conqur.report.study_page import render_study_page, study_exhibits
+from conqur.suite.results import read_results
+from conqur.suite.tables import CURVES, RESULTS, Trained, TrainedPoint, Tuned, TunedPoint, as_csv
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+def trained(game, weight, seed, score, algorithm="dqn"):
+    return Trained(game, algorithm, "", weight, seed, score, None, None, None, 10, "run")
+
+
+def tuned(game, algorithm, weight, seed, before, after, best=None, nodes=16):
+    return Tuned(
+        *(f"{game}-{seed}", game, algorithm, "paper", nodes, weight, 0, before, after),
+        *(after - before, None, None, after - before, after, after - before, best, before),
+        *(8, 100, 1.0, f"{game}-{algorithm}-{weight}-{seed}"),
+    )
+
+
+TRAINED = [
+    trained("ALE/Assault-v5", 0.0, 0, 10.0),
+    trained("ALE/Assault-v5", 0.0, 1, 20.0),
+    trained("ALE/Assault-v5", 1.0, 0, 30.0),
+    trained("ALE/Assault-v5", 1.0, 1, 10.0),
+    trained("ALE/Assault-v5", 2.0, 0, 18.0),
+    trained("ALE/Assault-v5", 2.0, 1, 16.0),
+    trained("MinAtar/Breakout", 0.0, 0, -4.0),
+    trained("MinAtar/Breakout", 0.0, 1, -6.0),
+    trained("MinAtar/Breakout", 1.0, 0, -8.0),
+    trained("MinAtar/Breakout", 1.0, 1, -6.0),
+]
+TUNED = [
+    tuned("ALE/Alien-v5", "conqur", 10.0, 0, 10.0, 15.0, best=40.0),
+    tuned("ALE/Alien-v5", "conqur", 10.0, 1, 20.0, 15.0, best=20.0),
+    tuned("ALE/Alien-v5", "multi-dqn", 0.0, 0, 10.0, 5.0, best=20.0),
+    tuned("ALE/Alien-v5", "multi-dqn", 0.0, 1, 20.0, 15.0, best=20.0),
+    tuned("MinAtar/Asterix", "conqur", 10.0, 0, 0.0, 3.0, best=5.0),
+    tuned("MinAtar/Asterix", "multi-dqn", 0.0, 0, 0.0, 4.0, best=5.0),
+]
+LEVELS = [
+    TunedPoint("n", "MinAtar/Asterix", "conqur", "paper", 16, 10.0, 0, level, 2.0 * level, 1.0, 3.0)
+    for level in (0, 10, 20)
+]
+
+
+def by_key(exhibits):
+    return {exhibit.key: exhibit for exhibit in exhibits}
+
+
+def test_the_best_weight_is_the_one_with_the_highest_mean():
+    shown = by_key(penalty_exhibits(TRAINED, []))["best-weight"]
+    game, algorithm, plain, weight, with_it, other, lead, *papers = shown.rows[0]
+    assert (game, algorithm, weight) == ("ALE/Assault-v5", "DQN", 1.0)
+    assert (plain.value, with_it.value) == (15.0, 20.0)
+    # Student's interval of two values: 15 ± 12.706 · 5.
+    assert plain.low == pytest.approx(15 - 12.7062 * 5, abs=1e-3)
+    # Seed 0 by seed 1: λ = 0 is best there (20); seed 1 by seed 0: λ = 1 is (30): 10 and 10.
+    assert other.value == 10.0
+    assert lead.value == pytest.approx(100 * 5 / 15)
+    paper = paper_table("penalty_best")["Assault"]
+    assert papers == [paper["dqn"], paper["dqn_lambda_best"], paper["dqn_penalised"]]
+    assert shown.rows[1][3:5] == (1.0, Estimate(-7.0, *shown.rows[1][4][1:]))
+    # (−7 − −5)/|−5|, and no game of the paper.
+    assert shown.rows[1][6].value == pytest.approx(-40.0)
+    assert shown.rows[1][7:] == (None, None, None)
+    assert "Not measured, of the paper's 19 games: Atlantis, BattleZone" in shown.words
+
+
+def test_wins_and_aggregates_are_over_games():
+    shown = by_key(penalty_exhibits(TRAINED, []))
+    assert "DQN: 1 won, 1 lost, 0 within 1 %; median −3.3 %, mean −3.3 %." in shown["margins"].words
+    rows = {row[1]: row for row in shown["weights"].rows}
+    assert set(rows) == {"0", "1", "2"}
+    assert (rows["1"][2], rows["2"][2]) == (2, 1)  # games that were trained with it
+    # In parts of λ = 0: Assault 2 and 2/3, Breakout 0.4 and 0.8; games' means 4/3 and 0.6.
+    mean = rows["1"][list(shown["weights"].head).index("mean")]
+    assert mean.value == pytest.approx((4 / 3 + 0.6) / 2)
+    # Runs with λ = 1 against those with λ = 0: 30 and 10 against 10 and 20 (2.5 of 4); −8 and −6
+    # against −4 and −6 (0.5 of 4).
+    assert rows["1"][-1].value == pytest.approx((2.5 / 4 + 0.5 / 4) / 2)
+    assert rows["0"][-1] is None
+
+
+def test_curves_are_means_over_seeds_where_all_have_some():
+    line = mean_line("λ", [[(1, 2.0), (3, 4.0)], [(2, 10.0), (3, 20.0), (4, 30.0)]], "red")
+    assert list(line.at) == [2, 3]
+    assert line.values == [6.5, 12.0]
+    assert len(line.band) == 2
+    points = [TrainedPoint("g", "dqn", "", 0.5, 0, step, float(step)) for step in (10, 90, 100)]
+    shown = by_key(penalty_exhibits([], points))
+    assert set(shown) == {"last-returns", "curves", "curves-half"}
+    assert shown["last-returns"].rows[0][-1].value == 100.0  # only it is in the last tenth
+    assert shown["curves"].legend == (("λ = 0.5", "var(--blue)"),)
+
+
+def test_searches_are_held_against_checkpoint_and_baseline():
+    shown = by_key(search_exhibits(TUNED, LEVELS))
+    scores = {row[0]: row for row in shown["scores"].rows}
+    head = shown["scores"].head
+    assert head[:4] == ("Game", "checkpoint", "ConQUR, λ = 10", "multi-DQN")
+    alien = paper_table("search_16_nodes")["Alien"]
+    assert [cell.value for cell in scores["ALE/Alien-v5"][1:4]] == [15.0, 15.0, 10.0]
+    assert scores["ALE/Alien-v5"][4:] == (alien["conqur"], alien["multi_dqn"], alien["checkpoint"])
+    best = {row[0]: row for row in shown["best-evaluations"].rows}
+    assert [cell.value for cell in best["ALE/Alien-v5"][1:4]] == [15.0, 30.0, 20.0]
+    lead = {row[0]: row[1:] for row in shown["over-multi-dqn"].rows}
+    theirs = 100 * (alien["conqur"] - alien["multi_dqn"]) / alien["multi_dqn"]
+    assert [cell.value for cell in lead["ALE/Alien-v5"]] == pytest.approx([50.0, 50.0, theirs])
+    assert [cell and cell.value for cell in lead["MinAtar/Asterix"]] == [-25.0, 0.0, None]
+    assert "1 won, 1 lost, 0 within 1 %" in shown["over-multi-dqn"].words
+    # A checkpoint of zero has no improvement, and that is said.
+    words = shown["over-checkpoint"].words
+    assert "Left out for a baseline of zero: MinAtar/Asterix" in words
+    arms = {row[0]: row for row in shown["algorithms"].rows}
+    # Alien alone: gains 5 and −5 on a mean of 15; both −5 for multi-DQN.
+    assert arms["ConQUR, λ = 10"][1:3] == (1, 3)
+    column = shown["algorithms"].head.index("mean")
+    assert arms["ConQUR, λ = 10"][column].value == pytest.approx(1.0)
+    assert arms["multi-DQN"][column].value == pytest.approx(1 - 5 / 15)
+    # 15 and 15 against 5 and 15: three quarters; 3 against 4: never.
+    assert arms["ConQUR, λ = 10"][-2].value == pytest.approx(0.75 / 2)
+    assert "scoring" not in shown
+    assert len(shown["curves"].figures) == 1
+
+
+def test_settings_are_kept_apart():
+    rows = [*TUNED, tuned("MinAtar/Asterix", "conqur", 10.0, 0, 1.0, 3.0, nodes=8)]
+    keys = [exhibit.key for exhibit in search_exhibits(rows, LEVELS)]
+    assert {"scores-paper-16", "scores-paper-8", "curves-paper-16"} <= set(keys)
+    assert len(keys) == len(set(keys))
+
+
+def test_one_run_has_no_interval_and_is_shown():
+    (shown,) = (e for e in search_exhibits(TUNED[4:5], []) if e.key == "scores")
+    assert shown.rows[0][2] == Estimate(3.0)
+    shown = by_key(penalty_exhibits(TRAINED[:1], []))
+    assert shown["best-weight"].rows[0][2:6] == (Estimate(10.0), None, None, None)
+    assert "margins" not in shown
+
+
+def test_games_are_the_papers_only_if_they_are():
+    assert paper_name("ALE/SpaceInvaders-v5") == "SpaceInvaders"
+    assert paper_name("PongNoFrameskip-v4") == "Pong"
+    assert paper_name("MinAtar/Breakout") is None
+    assert paper_name("CartPole-v1") is None
+    assert len(paper_table("search_16_nodes")) == 59
+    assert paper_table("search_8_nodes")["Alien"]["multi_dqn"] is None
+    assert not_measured("scoring_8_nodes", {"MinAtar/Breakout"}).endswith("none was measured.")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """What `conqur suite collect` leaves behind."""
+    (tmp_path / RESULTS).write_text(as_csv(Tuned, TUNED))
+    (tmp_path / CURVES).write_text(as_csv(TunedPoint, LEVELS))
+    (tmp_path / "study.toml").write_text('command = "tune" # <script>alert(1)</script>')
+    (tmp_path / "made_with.json").write_text(json.dumps({"conqur": "0.1.0"}))
+    return tmp_path
+
+
+def test_files_hold_the_numbers_of_the_page(folder, conqur):
+    status, out, _ = conqur("report", folder, "--export", folder / "files")
+    assert status == 0
+    assert "Report: " in out
+    page = (folder / "report.html").read_text()
+    assert "<script>alert" not in page
+    assert len(page.encode()) < 2_000_000
+    for exhibit in study_exhibits(read_results(folder)):
+        section = re.search(f'<section id="{exhibit.key}">.*?</section>', page, re.DOTALL)[0]
+        if exhibit.rows:
+            shown = [_cells(row) for row in re.findall("<tr>(.*?)</tr>", section, re.DOTALL)]
+            with (folder / "files" / f"{exhibit.key}.csv").open() as file:
+                head, *rows = csv.reader(file)
+            plain = [i for i, name in enumerate(head) if not name.endswith((", low", ", high"))]
+            assert [head[i] for i in plain] == shown[0]
+            for row, cells in zip(rows, shown[1:], strict=True):
+                for i, cell in zip(plain, cells, strict=True):
+                    assert _same(row[i], cell), (row[i], cell)
+            assert (folder / "files" / f"{exhibit.key}.tex").read_text().count(r"\\") > len(rows)
+        names = {path.name for path in (folder / "files").iterdir()}
+        for i, _ in enumerate(exhibit.figures, 1):
+            one = exhibit.key if len(exhibit.figures) == 1 else f"{exhibit.key}-{i}"
+            assert {f"{one}.svg", f"{one}.png"} <= names
+
+
+def _cells(row):
+    cells = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)
+    return [
+        html.unescape(re.sub(r"<small>.*?</small>", "", cell)).replace("\xa0", " ")
+        for cell in cells
+    ]
+
+
+def _same(written, shown):
+    if not written:
+        return shown in ("–", "")
+    try:
+        value = float(written)
+    except ValueError:
+        return written == shown
+    return float(shown.replace("−", "-").replace(",", "").removeprefix("+")) == pytest.approx(
+        value, abs=0.00501
+    )
+
+
+def test_what_the_paper_has_and_nobody_measured_is_said(folder):
+    results = read_results(folder)
+    page = render_study_page(results, study_exhibits(results), "conqur report")
+    index = page[page.index("The paper's tables and figures") :]
+    assert '<th scope="row">Tab. 4</th><td>scores with 16 nodes</td><td><a href="#scores"' in index
+    for name in ("Tab. 3", "Tab. 1", "Tab. 7"):
+        assert re.search(f"{name}</th><td>[^<]*</td><td>not measured in this study", index)
+    assert "on the page of each run" in index
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_the_page_opens_in_a_browser_and_fits_a_phone(folder, conqur, tmp_path):
+    assert conqur("report", folder)[0] == 0
+    page = (folder / "report.html").read_text()
+    probe = (
+        "<script>addEventListener('error', e => document.title = 'failed: ' + e.message);"
+        "addEventListener('load', () => document.title = "
+        "document.documentElement.scrollWidth - innerWidth)</script>"
+    )
+    (folder / "probed.html").write_text(page.replace("<style>", probe + "<style>", 1))
+    dom = subprocess.run(
+        [
+            *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+            *(f"--user-data-dir={tmp_path / 'profile'}", "--window-size=500,900", "--dump-dom"),
+            (folder / "probed.html").as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    ).stdout
+    title = re.search("<title>(.*?)</title>", dom)[1]
+    assert int(title) <= 0  # nothing sticks out to the right
+
+
+def test_what_is_not_there_is_said_in_one_sentence(folder, conqur, tmp_path):
+    def complains(words, *arguments):
+        status, _, err = conqur("report", *arguments)
+        assert status in (1, 2)
+        assert words in err
+        assert len(err.strip().splitlines()) == 1
+
+    (folder / CURVES).unlink()
+    assert conqur("report", folder)[0] == 0  # what there is, is shown
+    complains("report on it alone", folder, folder, "--output", "x.html")
+    complains("say --output", tmp_path / "..", tmp_path)
+    complains("is not there", tmp_path / "none")
+    complains("--watch writes no file", folder, "--watch", "--export", "x")
+    complains("give both", folder, "--port", "8000")
+    (folder / RESULTS).write_text(as_csv(Tuned, []))
+    complains("has no rows", folder)
+    (folder / RESULTS).write_text("no table")
+    complains("is no table of a study", folder)
+    empty = tmp_path / "begun"
+    (empty / "runs").mkdir(parents=True)
+    told = json.dumps(["a", ["train"], {"game": "g", "algorithm": "dqn", "preset": ""}, 3])
+    (empty / "study.json").write_text(json.dumps([told]))
+    complains("none of the 1 runs of", empty)
+    (empty / "study.json").write_text("{}")
+    complains("is done yet", empty)
+    (empty / "study.json").write_text("[3]")
+    complains("is no list of runs", empty)
+
+
+def test_pictures_are_left_out_with_a_word_where_they_cannot_be_drawn(monkeypatch, tmp_path):
+    def missing(svg):
+        raise ImportError("PNG needs resvg_py")
+
+    monkeypatch.setattr("conqur.report.exporting.as_png", missing)
+    said = []
+    written = export(search_exhibits(TUNED, LEVELS), tmp_path, warn=said.append)
+    assert said == ["no pictures are written as PNG: PNG needs resvg_py"]
+    assert not any(path.suffix == ".png" for path in written)
+    assert any(path.suffix == ".svg" for path in written)
+
+
+def test_a_training_run_has_a_page(tmp_path, conqur):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.json").write_text(json.dumps({"environment": "g", "algorithm": "dqn"}))
+    rows = [
+        {"step": step, "seed": seed, "penalty_weight": weight, "return": step, "episodes": 2}
+        | {"loss": 0.5, "inconsistent": 0.25, "q_mean": None}
+        for step in (1000, 2000)
+        for seed in (0, 1)
+        for weight in (0.0, 0.5)
+    ]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (run / "log.jsonl").write_text(text + '{"step": 3')  # being written
+    status, out, _ = conqur("report", run)
+    assert status == 0
+    assert out.startswith("g, DQN: 2,000 steps\n")
+    page = (run / "report.html").read_text()
+    assert "conqur evaluate RUN --json" in page
+    assert "Choices broken, per cent" in page
+    assert "Mean Q-value" not in page  # nothing is known of it
+    status, out, _ = conqur("report", run, run, "--output", tmp_path / "both.html")
+    assert (status, out.partition("\n")[0]) == (0, "2 runs: 0 of 2 runs")
+    (run / "log.jsonl").write_text('{"step": "x"}\n{}\n')
+    status, _, err = conqur("report", run)
+    assert status == 1
+    assert "line 1 of log.jsonl" in err
