@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 import safetensors.numpy
-from tiny_runs import _compile_once, digests  # noqa: F401 (a fixture)
+from tiny_runs import digests
 
 from conqur.diagnosis import diagnose_run, is_tune_run, read_run
 from conqur.diagnosis import history as diagnosis_history

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import torture
-from tiny_runs import CARTPOLE, _compile_once, cartpole, conqur, results  # noqa: F401
+from tiny_runs import CARTPOLE, cartpole, conqur, results  # noqa: F401
 
 from conqur import cli, training_run
 from conqur.config import train_config

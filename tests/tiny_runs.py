@@ -2,9 +2,7 @@
 
 import hashlib
 
-import jax
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 from conqur import cli
 
@@ -13,18 +11,6 @@ CARTPOLE = (
     *("--batch-size", "4", "--log-every", "80", "--steps", "160", "--learning-rate", "0.0007"),
 )
 MINATAR = ("MinAtar/Breakout", *CARTPOLE[1:], "--update-every", "1")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _compile_once(tmp_path_factory):
-    """Programs are the same in all runs of a kind: compile them once."""
-    before = jax.config.jax_compilation_cache_dir
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("compiled")))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    compilation_cache.reset_cache()
-    yield
-    jax.config.update("jax_compilation_cache_dir", before)
-    compilation_cache.reset_cache()
 
 
 @pytest.fixture(scope="session")

@@ -1,1 +1,1 @@
-from tiny_runs import _compile_once, cartpole, conqur, minatar  # noqa: F401 (fixtures)
+from tiny_runs import cartpole, conqur, minatar  # noqa: F401 (fixtures)

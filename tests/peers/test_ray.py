@@ -1,5 +1,6 @@
-"""Studies on a real Ray cluster: two nodes on this machine, which ask for a token; one is killed."""
+"""Studies on a real Ray cluster: two nodes on this machine, with a token; one is killed."""
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -30,7 +31,7 @@ log_every = 1000
 save_every = 1
 """
 MARK = "CONQUR_TEST"
-"""A variable by which all processes of a test are known."""
+"""A variable by which runs' processes are known."""
 TIME = 120
 """Seconds after which something must have gone wrong."""
 
@@ -48,6 +49,7 @@ class Cluster:
         # Not 127.0.0.1, which Ray takes for the address on the network.
         network = f"127.{1 + secrets.randbelow(250)}.{secrets.randbelow(250)}"
         self.head, self.other = f"{network}.2", f"{network}.3"
+        self.sessions = {}
         self.token = folder / "token"
         self.token.write_text(secrets.token_hex(32))
         own = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
@@ -73,8 +75,18 @@ class Cluster:
     def start(self, *options, node):
         options += (f"--node-ip-address={node}", f"--temp-dir={self.folder / node}")
         options += ("--num-cpus=2", "--object-store-memory=80000000", "--disable-usage-stats")
-        started = self.run("ray.scripts.scripts", "start", *options)
-        assert started.returncode == 0, started.stderr + started.stdout
+        with (self.folder / "started").open("w+") as said:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "ray.scripts.scripts", "start", *options],
+                env=self.environment,
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
+            )
+            self.sessions[node] = process.pid
+            status = process.wait(TIME)
+            said.seek(0)
+            assert status == 0, said.read()
 
     def run(self, module, *arguments, **options):
         return subprocess.run(
@@ -84,42 +96,44 @@ class Cluster:
         )
 
     def processes(self):
-        """What was started by us, whoever its parent is now: pid and command line."""
+        """All that live, whoever their parents are now: pids, and the sessions they are in.
+
+        A node's own have its session, runs' have sessions of their own and the mark.
+        """
         found = {}
         for process in Path("/proc").glob("[0-9]*"):
             try:
-                if f"{MARK}={self.mark}".encode() in (process / "environ").read_bytes():
-                    words = (process / "cmdline").read_bytes().decode(errors="replace")
-                    found[int(process.name)] = words.replace("\0", " ").strip()
+                state, *numbers = (process / "stat").read_text().rpartition(")")[2].split()
+                session, mark = int(numbers[2]), f"{MARK}={self.mark}".encode()
+                ours = session in self.sessions.values()
+                if state != "Z" and (ours or mark in (process / "environ").read_bytes()):
+                    found[int(process.name)] = session
             except OSError:  # it has ended
                 continue
-        return {pid: words for pid, words in found.items() if words}
+        return found
 
-    def kill(self, node):
-        """Kill a node: its raylet and its workers."""
-        (raylet,) = (
-            pid
-            for pid, words in self.processes().items()
-            if "raylet/raylet " in words and f"--node_ip_address={node} " in words
-        )
-        children = Path(f"/proc/{raylet}/task/{raylet}/children").read_text().split()
-        for pid in (raylet, *map(int, children)):
-            os.kill(pid, signal.SIGKILL)
+    def kill(self, *nodes):
+        """Kill all processes of nodes themselves."""
+        for pid, session in self.processes().items():
+            if session in [self.sessions[node] for node in nodes]:
+                kill(pid)
 
     def is_idle(self):
         """Whether nothing is there but Ray itself."""
-        return all(re.search("ray::|/ray/", words) for words in self.processes().values())
+        return set(self.processes().values()) <= set(self.sessions.values())
 
     def end(self):
-        deadline = time.monotonic() + TIME
-        while (left := self.processes()) and time.monotonic() < deadline:
-            for pid in left:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
-            time.sleep(0.1)
-        assert not left
+        def is_over():
+            for pid in self.processes():
+                kill(pid)
+            return not self.processes()
+
+        until(is_over, "processes are left")
+
+
+def kill(pid):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")

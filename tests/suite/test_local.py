@@ -3,13 +3,19 @@
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from tiny_runs import results, trained
 
+from conqur.runs.lock import Lock
 from conqur.suite import Job, State, run_locally, state
+from conqur.suite.planning import make_plan
+from conqur.suite.study import ARMS
 
 STUDY = """
 command = "train"
@@ -24,7 +30,7 @@ log_every = 100
 """
 
 
-def conqur(*arguments, **options):
+def typed(*arguments, **options):
     return subprocess.run(
         [sys.executable, "-m", "conqur", *arguments], capture_output=True, text=True, **options
     )
@@ -32,51 +38,127 @@ def conqur(*arguments, **options):
 
 def test_a_study_from_the_command_line(tmp_path):
     (tmp_path / "small.toml").write_text(STUDY)
-    made = conqur("suite", "run", "small.toml", cwd=tmp_path)
+    made = typed("suite", "run", "small.toml", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     assert "1 of 1 runs are done" in made.stdout
     folder = tmp_path / "studies" / "small"
     run = folder / "runs" / "CartPole-v1-dqn-weight-0-seed-0"
     before = (run / "evaluation.json").stat().st_mtime_ns
-    again = conqur("suite", "run", "small.toml", "--json", cwd=tmp_path)
+    again = typed("suite", "run", "small.toml", "--json", cwd=tmp_path)
     assert json.loads(again.stdout)["states"] == {"done": 1}
     assert (run / "evaluation.json").stat().st_mtime_ns == before  # it was not made again
-    collected = conqur("suite", "collect", "small.toml", cwd=tmp_path)
+    collected = typed("suite", "collect", "small.toml", cwd=tmp_path)
     assert collected.returncode == 0, collected.stderr
     (row,) = csv.DictReader((folder / "results.csv").read_text().splitlines())
     found = json.loads((run / "evaluation.json").read_text())
     assert float(row["score"]) == pytest.approx(found["mean"])
     assert (row["game"], row["algorithm"], row["seed"]) == ("CartPole-v1", "dqn", "0")
     (tmp_path / "small.toml").write_text(STUDY.replace("300", "400"))
-    other = conqur("suite", "run", "small.toml", cwd=tmp_path)
+    other = typed("suite", "run", "small.toml", cwd=tmp_path)
     assert other.returncode == 2
     assert "a study that was different" in other.stderr
 
 
-def test_what_is_stopped_is_saved_and_what_fails_is_given_up(tmp_path):
-    long = ("--steps", "100000", "--learning-starts", "100", "--log-every", "1000")
-    good = Job("good", ("train", "CartPole-v1", *long), {}, None)
+LONG = ("--steps", "4000", "--learning-starts", "100", "--log-every", "200")
+
+
+def test_what_is_killed_and_stopped_ends_as_if_nothing_had_been(tmp_path):
+    job = Job("one", ("train", "CartPole-v1", *LONG), {"game": "CartPole-v1"}, 3)
+    undisturbed = trained(tmp_path / "alone", ("CartPole-v1", *LONG))
+    done = []
+
+    def disturb(busy, waiting):
+        log = job.folder(tmp_path) / "log.jsonl"
+        rows = log.read_text().count("\n") if log.exists() else 0
+        if not done and rows > 2:
+            (worker,) = _children("conqur.suite.worker")
+            done.append(os.kill(worker, signal.SIGKILL))
+        elif len(done) == 1 and rows > 6 and _children("conqur.suite.worker"):
+            done.append(os.kill(os.getpid(), signal.SIGTERM))
+
+    outcome = run_locally([job], tmp_path, workers=1, retries=1, show=disturb)
+    assert (outcome.failed, outcome.stopped_by) == ((), signal.SIGTERM)
+    assert state(job, tmp_path) is State.BEGUN
+    assert "all is saved" in job.log(tmp_path).read_text()
+    assert job.start(tmp_path) == ["train", "--resume", "--run-dir", str(job.folder(tmp_path))]
+    outcome = run_locally([job], tmp_path, workers=1, retries=0)
+    assert (outcome.failed, outcome.stopped_by) == ((), None)
+    assert state(job, tmp_path) is State.DONE
+    assert results(job.folder(tmp_path)) == results(undisturbed)
+    assert len(json.loads(job.result(tmp_path).read_text())["episodes"]) == 3
+    assert _children("conqur.suite.worker") == []
+
+
+def _children(words):
+    """Processes of this one that were started with these words."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = re.search(r"PPid:\s+(\d+)", (path / "status").read_text())[1]
+            if int(parent) == os.getpid() and words in (path / "cmdline").read_text():
+                found.append(int(path.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_what_fails_is_given_up_and_what_is_made_elsewhere_is_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("conqur.suite.making.PATIENCE", 0.5)
     bad = Job("bad", ("train", "CartPole-v1", "--steps", "none"), {}, None)
-
-    asked = []
-
-    def stop(busy, waiting):
-        log = good.folder(tmp_path) / "log.jsonl"
-        if not asked and log.exists() and log.stat().st_size:
-            asked.append(os.kill(os.getpid(), signal.SIGTERM))
-
-    outcome = run_locally([good], tmp_path, workers=1, retries=1, show=stop)
-    assert outcome.failed == ()
-    assert outcome.stopped_by == signal.SIGTERM
-    assert state(good, tmp_path) is State.BEGUN
-    words = good.log(tmp_path).read_text()
-    assert "all is saved" in words
-    assert good.start(tmp_path) == ["train", "--resume", "--run-dir", str(good.folder(tmp_path))]
-    outcome = run_locally([bad], tmp_path, workers=1, retries=1)
+    taken = Job("taken", ("train", "CartPole-v1", *LONG), {}, None)
+    taken.folder(tmp_path).mkdir(parents=True)
+    lock = Lock(taken.folder(tmp_path), print)
+    outcome = run_locally([bad, taken], tmp_path, workers=1, retries=1)
+    lock.release()
     assert [job.name for job in outcome.failed] == ["bad"]
     assert state(bad, tmp_path) is State.FAILED
-    assert bad.log(tmp_path).read_text().count("--steps must be a whole number") >= 2  # tried twice
+    assert bad.log(tmp_path).read_text().count("--steps must be a whole number") == 2  # tried twice
     assert "--steps must be" in bad.failure(tmp_path).read_text()
+    assert state(taken, tmp_path) is State.WAITING
+
+
+def test_a_worker_makes_one_run_after_another(tmp_path, cartpole):
+    """In one process: what the first has compiled, the second finds ready; nothing else is left."""
+    network = str(cartpole / "networks" / "weight-0-seed-0.safetensors")
+    small = ("--preset", "paper-8", "--levels", "2", "--transitions", "60", "--updates", "2")
+    small += ("--nodes", "4", "--pool", "4", "--evaluation-episodes", "0", "--final-episodes", "2")
+    jobs = [
+        Job(arm, ("tune", network, *ARMS[arm], *options), {}, None)
+        for arm, options in {
+            "conqur": small,
+            "multi-dqn": small,
+            "random-rollouts": (*small, "--rollout-episodes", "1"),
+            "refit": (*small[:8], *small[-4:]),
+        }.items()
+    ]
+    again = Job("again", jobs[0].arguments, {}, None)
+    outcome = run_locally([*jobs, again], tmp_path, workers=1, retries=0)
+    assert outcome.failed == ()
+    same = ("tree.jsonl", "log.jsonl", "networks/best.safetensors")
+    for name in same:
+        one, other = (job.folder(tmp_path) / name for job in (jobs[0], again))
+        assert one.read_bytes() == other.read_bytes()
+    started = [json.loads((job.folder(tmp_path) / "config.json").read_text()) for job in jobs]
+    searches = [config["search"] for config in started]
+    assert searches == ["beam", "independent", "beam", "independent"]
+    assert started[3]["refit"] == "lbfgs"
+
+
+def test_a_plan_is_made_from_what_is_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr("conqur.suite.planning.SECONDS", 1.0)
+    job = Job("one", ("train", "CartPole-v1", "--steps", "1000000"), {"algorithm": "dqn"}, 3)
+    plan = make_plan([job] * 6)
+    (probe,) = plan.probes
+    assert (probe.runs, probe.unit, probe.total, plan.runs) == (6, "step", 1_000_000, 6)
+    assert 10 < probe.rate < 1e6
+    assert probe.seconds == pytest.approx(probe.start + 1e6 / probe.rate)
+    assert plan.worker_seconds == pytest.approx(6 * probe.seconds)
+    assert plan.seconds(2) == pytest.approx(3 * probe.seconds)
+    assert plan.seconds(100) == pytest.approx(probe.seconds)  # no run is made by two
+    assert 1e8 < plan.memory < 1e11
+    bad = Job("bad", ("train", "CartPole-v1", "--steps", "none"), {}, 3)
+    with pytest.raises(ValueError, match="bad did not get going: conqur: --steps must be"):
+        make_plan([bad])
 
 
 def test_shards_share_the_runs_out():
@@ -96,7 +178,7 @@ def test_typos_in_settings_and_games_are_refused_before_anything_runs(tmp_path):
         ("CartPole-v1", "CartPool-v1", "CartPool"),
     ):
         (tmp_path / "wrong.toml").write_text(STUDY.replace(old, new, 1))
-        made = conqur("suite", "run", "wrong.toml", cwd=tmp_path)
+        made = typed("suite", "run", "wrong.toml", cwd=tmp_path)
         assert made.returncode in (1, 2)
         assert words in made.stderr
         assert len(made.stderr.strip().splitlines()) == 1

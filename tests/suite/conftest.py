@@ -1,0 +1,1 @@
+from tiny_runs import cartpole, conqur  # noqa: F401 (fixtures)
