@@ -25,7 +25,7 @@ def port():
     [
         (
             ("--engine", "ray"),
-            "--engine ray needs --address HOST:PORT; to start Ray: RAY_AUTH_MODE",
+            "needs --address HOST:PORT; to start Ray: RAY_AUTH_MODE=token",
         ),
         (("--address", "head:6379"), "--address is of a Ray cluster: --engine ray"),
     ],
@@ -92,7 +92,7 @@ def test_heads(monkeypatch, port, with_token, without, words):
 def test_a_head_that_is_not_there(port):
     with socket.create_server(("127.0.0.1", 0)) as server:
         free = server.getsockname()[1]
-    for address in (f"127.0.0.1:{free}", "127.0.0.1:99999", "no.such.host.invalid:1"):
+    for address in (f"127.0.0.1:{free}", "127.0.0.1:99999"):
         with pytest.raises(ClusterError, match=r"nothing answers at .*ray start --head"):
             ray_cluster._check_head(address)
 
