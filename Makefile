@@ -9,7 +9,10 @@ EXTRAS := dev atari box2d figures hub minari minatar parquet video
 # Other people's tools that our files are compared with; what they need beside torch is pinned anyway.
 OTHERS := dm-haiku==0.0.17 flax==0.12.8 jmp==0.0.4 stable-baselines3==2.9.2 tabulate==0.10.0 \
   rliable==1.2.0 arch==7.2.0 pandas==2.3.3 pytz==2026.6 statsmodels==0.15.0 patsy==1.0.3 \
-  python-dateutil==4.0.0 six==1.17.0 tzdata==2026.6
+  python-dateutil==4.0.0 six==1.17.0 tzdata==2026.6 \
+  ray==2.60.0 attrs==26.1.0 certifi==2026.10.18 charset-normalizer==3.5.2 jsonschema==4.26.0 \
+  jsonschema-specifications==2025.9.1 referencing==0.37.0 requests==2.34.2 rpds-py==2026.9.1 \
+  urllib3==2.8.0
 # "compat" puts the clone on the path, so that a folder named conqur elsewhere does not hide it.
 EDITABLE := --no-deps --no-build-isolation --config-settings editable_mode=compat --editable
 
@@ -18,7 +21,7 @@ help:
 	@echo "make setup       make .venv/ (done by the others, too)"
 	@echo "make run         set up, then run the main job (conqur tune)"
 	@echo "make test        set up, then run the tests"
-	@echo "make test-peers  the tests that need torch or flax, in an environment of their own"
+	@echo "make test-peers  the tests that need torch, flax or Ray, in an environment of their own"
 	@echo "make torture     kill training runs 200 times, and see that nothing is lost (half an hour)"
 	@echo "make lint        ruff and mypy"
 	@echo "make format      let ruff rewrite the code"

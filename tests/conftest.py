@@ -16,7 +16,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatabl
 
 @pytest.fixture(scope="session", autouse=True)
 def _compile_once(tmp_path_factory):
-    """Programs are the same in all runs of a kind, here and in other processes: compile them once."""
+    """Programs are the same in all runs of a kind, in any process: compile them once."""
     settings = {
         "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
         "jax_persistent_cache_min_compile_time_secs": 0.1,

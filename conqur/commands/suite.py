@@ -86,6 +86,8 @@ class Suite:
             return
         if self.study is None:
             raise UsageError("name a study's file, or one of `conqur suite list`")
+        if self.workers is not None and self.workers < 1:
+            raise UsageError(f"--workers must be at least 1, got {self.workers}")
         study = read_study(self.study)
         jobs = study.jobs()
         folder = self.dir or Path("studies") / study.name
@@ -163,8 +165,6 @@ class Suite:
     def _run(self, study: "Study", jobs: Sequence["Job"], folder: Path) -> None:
         from conqur.suite import State, state
 
-        if self.workers is not None and self.workers < 1:
-            raise UsageError(f"--workers must be at least 1, got {self.workers}")
         make = self._engine()
         _check(study)
         _remember(study, self.study, folder)
@@ -299,8 +299,8 @@ def _check(study: "Study") -> None:
     from conqur.environments import make
     from conqur.pretrained import find_networks
 
-    for job in study.jobs()[:1]:
-        parse(job.arguments)  # all have the same options
+    for job in study.jobs():
+        parse(job.arguments)
     for game in study.games:
         make(game, 1).close()
     for network in study.networks:

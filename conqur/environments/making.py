@@ -75,12 +75,17 @@ def make_jax(name: str) -> JaxEnvironment[Any] | None:
     if not isinstance(name, str) or not name.strip():
         raise ValueError(f"an environment has a name, but got {name!r}; {NAMES}")
     if name.startswith("jax:"):
-        return _adapt(name, _load(name))
+        return _of_code(name)
     if name in MINATAR or name in MINATAR.values():
         return _minatar(name)
     if re.fullmatch(r"minatar[-/](?!.*-v\d+$).*", name, re.IGNORECASE):
         raise ValueError(f"there is no MinAtar game {name!r}; there are {', '.join(MINATAR)}")
     return None
+
+
+@functools.cache
+def _of_code(name: str) -> JaxEnvironment[Any]:
+    return _adapt(name, _load(name))
 
 
 @functools.cache  # what was compiled for it is compiled once

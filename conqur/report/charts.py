@@ -140,7 +140,12 @@ def line_chart(
 
 
 def bar_chart(
-    bars: Sequence[Bar], *, title: str, references: Sequence[Reference] = (), high: Number = 0.0
+    bars: Sequence[Bar],
+    *,
+    title: str,
+    references: Sequence[Reference] = (),
+    high: Number = 0.0,
+    below_zero: bool = False,
 ) -> str:
     """Horizontal bars from zero on tracks of equal length, each below its name and value.
 
@@ -149,12 +154,13 @@ def bar_chart(
         title: what the chart shows, for those who cannot see it.
         references: values to hold the bars against, lowest first, marked across all of them.
         high: where the tracks end at least.
+        below_zero: whether there is room for intervals below zero though no value is.
     """
     row, head = 40, 18 * len(references)
     ends = [end for bar in bars if bar.interval is not None for end in bar.interval]
     values = [*(bar.value for bar in bars), *(reference.value for reference in references)]
     low = min([0.0, *values])
-    low = min([low, *ends]) if low < 0 else 0.0  # an interval alone moves nobody's zero
+    low = min([low, *ends]) if low < 0 or below_zero else 0.0
     high = max([high, *values, *ends])
     span = high - low or 1.0
 

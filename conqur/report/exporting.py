@@ -1,5 +1,6 @@
 """Everything on a page as files of their own, for papers and for programs."""
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -25,8 +26,9 @@ def export(
         if exhibit.rows:
             files[f"{exhibit.key}.csv"] = as_csv(*exhibit.plain()).encode()
             files[f"{exhibit.key}.tex"] = _latex(exhibit).encode()
-        for i, figure in enumerate(exhibit.figures, 1):
-            name = exhibit.key if len(exhibit.figures) == 1 else f"{exhibit.key}-{i}"
+        for figure in exhibit.figures:
+            name = exhibit.key if len(exhibit.figures) == 1 else f"{exhibit.key}-{figure.title}"
+            name = re.sub(r"[^\w-]+", "-", name)
             files[f"{name}.svg"] = standalone(figure.svg, key=bool(exhibit.legend)).encode()
     try:
         drawn = {n: as_png(text.decode()) for n, text in files.items() if n.endswith(".svg")}

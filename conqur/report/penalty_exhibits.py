@@ -7,17 +7,15 @@ import numpy as np
 
 from conqur.aggregates import (
     AGGREGATES,
-    Aggregate,
-    Improvements,
     aggregate,
     improvement,
     improvements,
     probability_of_improvement,
 )
-from conqur.report.charts import Bar, Reference, Series, bar_chart, line_chart, number, signed
+from conqur.report.charts import Bar, Reference, bar_chart, line_chart, number
+from conqur.report.comparing import BLACK, EVEN, WON, as_estimate, margins, mean_line, won_and_lost
 from conqur.report.exhibits import (
     Cell,
-    Estimate,
     Exhibit,
     Figure,
     colour,
@@ -26,11 +24,7 @@ from conqur.report.exhibits import (
     with_papers,
 )
 from conqur.report.paper_tables import PENALTY, not_measured, paper_name, paper_table
-from conqur.statistics import student_interval
 from conqur.suite.tables import Trained, TrainedPoint
-
-BLACK, WON, LOST, EVEN = "var(--ink)", "var(--blue)", "var(--vermillion)", "var(--muted)"
-
 
 LAST_PART = 0.1
 """Of the steps, over which returns at the end of training are averaged."""
@@ -88,9 +82,15 @@ def _member(row: Trained | TrainedPoint, several: bool) -> Member:
 
 
 def _best(weights: dict[float, dict[int, float]]) -> float | None:
-    """The λ above zero with the highest mean; None if there is none."""
-    means = {weight: _mean(by_seed.values()) for weight, by_seed in weights.items() if weight}
-    return max(means, key=lambda weight: means[weight], default=None)
+    """The λ above zero with the highest mean over the seeds that all have; None without one."""
+    seeds = _common(weights)
+    means = {w: _mean(by_seed[seed] for seed in seeds) for w, by_seed in weights.items() if w}
+    return max(means, key=lambda weight: means[weight], default=None) if seeds else None
+
+
+def _common(weights: dict[float, dict[int, float]]) -> list[int]:
+    """The seeds that every λ has been trained with."""
+    return sorted(set.intersection(*(set(by_seed) for by_seed in weights.values())))
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -142,11 +142,11 @@ def _table(scores: Scores, best: dict[Member, float | None]) -> Exhibit:
 
 def _on_other_seeds(weights: dict[float, dict[int, float]]) -> list[float]:
     """Of each seed, the score with the λ that is best on the other seeds."""
-    seeds = set.intersection(*(set(by_seed) for by_seed in weights.values()))
+    seeds = _common(weights)
     if len(seeds) < 2 or len(weights) < 2:
         return []
     scores = []
-    for seed in sorted(seeds):
+    for seed in seeds:
         others = {
             weight: _mean(by_seed[other] for other in seeds if other != seed)
             for weight, by_seed in weights.items()
@@ -182,32 +182,6 @@ def _margins(scores: Scores, best: dict[Member, float | None]) -> Exhibit:
         paper="the text of Sec. 4.1",
         words=" ".join(words) + " The best λ of each game was chosen by the same scores.",
         figures=tuple(figures),
-    )
-
-
-def margins(title: str, lead: Improvements) -> Figure:
-    """Improvements by game, the largest first."""
-    ranked = sorted(lead.by_game.items(), key=lambda item: -item[1])
-    bars = [
-        Bar(
-            game,
-            100 * value,
-            WON if value > 0.01 else LOST if value < -0.01 else EVEN,
-            f"{signed(100 * value, 1)} %",
-        )
-        for game, value in ranked
-    ]
-    return Figure(title, bar_chart(bars, title=f"Improvement, per cent: {title}"))
-
-
-def won_and_lost(lead: Improvements) -> str:
-    """How many games are won and lost, in a sentence."""
-    left_out = f" Left out for a baseline of zero: {', '.join(lead.left_out)}." * bool(
-        lead.left_out
-    )
-    return (
-        f"{lead.wins} won, {lead.losses} lost, {lead.even} within 1 %; median "
-        f"{signed(100 * lead.median, 1)} %, mean {signed(100 * lead.mean, 1)} %.{left_out}"
     )
 
 
@@ -263,12 +237,6 @@ def _weights(scores: Scores) -> Exhibit:
         rows=tuple(rows),
         figures=tuple(figures),
     )
-
-
-def as_estimate(found: Aggregate) -> Estimate:
-    """An aggregate as a cell of a table."""
-    low, high = found.interval
-    return Estimate(found.value) if np.isnan(low) else Estimate(found.value, low, high)
 
 
 def _effects(scores: Scores) -> Exhibit:
@@ -368,16 +336,3 @@ def _curves(
         figures=tuple(figures),
         legend=legend,
     )
-
-
-def mean_line(
-    name: str, curves: Sequence[Sequence[tuple[float, float]]], colour_of_it: str
-) -> Series:
-    """The mean of curves, from where all have begun to where the first ends, with its interval."""
-    begin = max(points[0][0] for points in curves)
-    end = min(points[-1][0] for points in curves)
-    at = sorted({x for points in curves for x, _ in points if begin <= x <= end})
-    values = np.array([np.interp(at, *np.transpose(points)) for points in curves])
-    band = [student_interval(column) for column in values.T] if len(curves) > 1 else None
-    means = [float(value) for value in values.mean(axis=0)]
-    return Series(name, means, colour_of_it, at, band)

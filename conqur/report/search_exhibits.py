@@ -1,12 +1,28 @@
-"""Exhibits of tuning by search (Sec. 4.2 and App. D of the paper)."""
+"""Exhibits of tuning by search (Sec. 4.2 and App. D of the paper).
 
+A game's networks, trained apart, are what numbers are averaged and drawn anew over; runs of one
+network with several seeds are averaged before. Where every game has a single network, its seeds
+take their place.
+"""
+
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from conqur.aggregates import AGGREGATES, aggregate, improvements, probability_of_improvement
+from conqur.aggregates import AGGREGATES, Improvements, aggregate, improvements, mean
 from conqur.report.charts import Bar, Reference, bar_chart, line_chart, number
+from conqur.report.comparing import (
+    BLACK,
+    EVEN,
+    LOST,
+    WON,
+    as_estimate,
+    margins,
+    mean_line,
+    won_and_lost,
+)
 from conqur.report.exhibits import (
     Cell,
     Exhibit,
@@ -25,16 +41,6 @@ from conqur.report.paper_tables import (
     paper_name,
     paper_table,
 )
-from conqur.report.penalty_exhibits import (
-    BLACK,
-    EVEN,
-    LOST,
-    WON,
-    as_estimate,
-    margins,
-    mean_line,
-    won_and_lost,
-)
 from conqur.suite.tables import Tuned, TunedPoint
 
 NAMES = {
@@ -50,6 +56,7 @@ NAMES = {
 PAPERS_WEIGHT = 10.0
 """The λ of the paper's Fig. 6 and 12."""
 TABLES = {16: (SEARCH_16, "Tab. 4"), 8: (SEARCH_8, "Tab. 7")}
+PAPERS = ("paper, ConQUR (best λ)", "paper, multi-DQN", "paper, checkpoint")
 
 
 class Arm(NamedTuple):
@@ -64,8 +71,37 @@ class Arm(NamedTuple):
         return f"{name}, λ = {number(self.penalty_weight)}" if penalised else name
 
 
-Runs = dict[Arm, dict[str, list[Tuned]]]
-"""By game."""
+class Measure(NamedTuple):
+    """A way to count: what a run scored, and what its checkpoint did."""
+
+    score: Callable[[Tuned], float | None]
+    checkpoint: Callable[[Tuned], float | None]
+
+
+FRESH = Measure(lambda run: run.score, lambda run: run.checkpoint)
+"""On starts that nothing was chosen by."""
+BEST = Measure(lambda run: run.best_evaluation, lambda run: run.best_evaluation_checkpoint)
+"""The best of all evaluations."""
+FRESH_WORDS = (
+    "The node that rollouts chose, on starts that nothing was chosen by: means with Student's 95 % "
+    "intervals."
+)
+BEST_WORDS = (
+    "As the paper counts: the best of all nodes in the best of all evaluations during the search "
+    "(which are shorter than the paper's). It is the highest of many noisy numbers, too good to be "
+    "true for every algorithm alike, and the more so the more was evaluated. The checkpoint's is "
+    "its mean on the starts of all evaluations."
+)
+
+
+class Unit(NamedTuple):
+    """What is averaged over: a network, or, where games have one network, a seed of its search."""
+
+    game: str
+    name: str
+
+
+Values = dict[Unit, float]
 
 
 class Setting(NamedTuple):
@@ -73,13 +109,19 @@ class Setting(NamedTuple):
 
     name: str
     nodes: int
-    runs: Runs
+    runs: dict[Arm, list[Tuned]]
     points: Sequence[TunedPoint]
+    by_network: bool
 
     @property
     def games(self) -> list[str]:
         """All of them."""
-        return list(dict.fromkeys(game for games in self.runs.values() for game in games))
+        return list(dict.fromkeys(run.game for runs in self.runs.values() for run in runs))
+
+    @property
+    def units(self) -> str:
+        """What they are, in the plural."""
+        return "networks" if self.by_network else "seeds, of one network each,"
 
     def key(self, name: str) -> str:
         """What a file of the setting is called."""
@@ -89,23 +131,51 @@ class Setting(NamedTuple):
         """A title that tells the setting from others."""
         return f"{title}: {self.name}, {self.nodes} nodes" if self.name else title
 
+    def arm(self, algorithm: str, weight: float | None = None) -> Arm | None:
+        """The first of that name, if there is one, with that λ if one has it."""
+        own = [arm for arm in self.runs if arm.algorithm == algorithm]
+        fitting = [arm for arm in own if arm.penalty_weight == weight]
+        return next(iter(fitting or own), None)
+
+    def values(self, arm: Arm | None, of: Callable[[Tuned], float | None]) -> Values:
+        """By unit: means over what it was repeated with."""
+        found: dict[Unit, list[float]] = {}
+        for run in [] if arm is None else self.runs[arm]:
+            value = of(run)
+            if value is not None:
+                name = run.network if self.by_network else f"{run.network} {run.seed}"
+                found.setdefault(Unit(run.game, name), []).append(value)
+        return {unit: float(np.mean(values)) for unit, values in found.items()}
+
+    def before(self, measure: Measure) -> Values:
+        """Of the checkpoints, from whichever run knows."""
+        found: Values = {}
+        for arm in self.runs:
+            found = self.values(arm, measure.checkpoint) | found
+        return found
+
+
+def of_game(values: Values, game: str) -> list[float]:
+    """The values of one game."""
+    return [value for unit, value in values.items() if unit.game == game]
+
+
+def by_game(values: Values) -> dict[str, list[float]]:
+    """The values of every game."""
+    return {unit.game: of_game(values, unit.game) for unit in values}
+
 
 def search_exhibits(rows: Sequence[Tuned], points: Sequence[TunedPoint]) -> list[Exhibit]:
     """All that there is to show; an exhibit without anything in it is left out."""
     found = []
-    for setting in _settings(rows, points):
+    for setting in _settings(_with_diverged(rows), points):
+        over_checkpoint, over_multi_dqn = _improvements(setting)
         found += [
-            _arms(setting),
-            _scores(setting, "scores", "Scores on fresh starts", lambda run: run.score, _FRESH),
-            _scores(
-                setting,
-                "best-evaluations",
-                "Scores as the paper counts them",
-                lambda run: run.best_evaluation,
-                _BEST,
-            ),
-            _over_multi_dqn(setting),
-            _over_checkpoint(setting),
+            _algorithms(setting),
+            _scores(setting, FRESH, "scores", "Scores on fresh starts", FRESH_WORDS),
+            _scores(setting, BEST, "best-evaluations", "Scores of the best evaluation", BEST_WORDS),
+            over_multi_dqn,
+            over_checkpoint,
             _weights(setting),
             _scoring(setting),
             _curves(setting),
@@ -113,242 +183,235 @@ def search_exhibits(rows: Sequence[Tuned], points: Sequence[TunedPoint]) -> list
     return [exhibit for exhibit in found if exhibit.rows or exhibit.figures]
 
 
-_FRESH = (
-    "Means over networks and seeds of the node that rollouts chose, on starts that nothing was "
-    "chosen by, with Student's 95 % intervals."
-)
-_BEST = (
-    "The best of all nodes in the best of all evaluations during the search: the highest of many "
-    "noisy numbers, which is too good to be true for every algorithm alike, and for one with many "
-    "evaluations the more. The checkpoint's is its score on the same starts."
-)
+def _with_diverged(rows: Sequence[Tuned]) -> list[Tuned]:
+    """Runs all of whose nodes diverged handed the checkpoint back: that is what they count as."""
+    known = {(row.network, row.seed): row.checkpoint for row in rows if row.checkpoint is not None}
+    filled = []
+    for row in rows:
+        if row.diverged:
+            before = known.get((row.network, row.seed))
+            row = row._replace(checkpoint=before, score=before, gain=0.0)
+        filled.append(row)
+    return filled
 
 
 def _settings(rows: Sequence[Tuned], points: Sequence[TunedPoint]) -> list[Setting]:
-    names = dict.fromkeys((row.preset, row.nodes) for row in rows)
+    """The refit, which has one node, belongs to the others of its preset."""
+    names = dict.fromkeys((row.preset, row.nodes) for row in rows if row.algorithm != "refit")
+    names = names or dict.fromkeys((row.preset, row.nodes) for row in rows)
+    networks = {(row.game, row.network) for row in rows}
     settings = []
     for preset, nodes in names:
-        runs: Runs = {}
+        runs: dict[Arm, list[Tuned]] = {}
         for row in rows:
-            if (row.preset, row.nodes) == (preset, nodes):
-                arm = runs.setdefault(Arm(row.algorithm, row.penalty_weight), {})
-                arm.setdefault(row.game, []).append(row)
-        own = [point for point in points if (point.preset, point.nodes) == (preset, nodes)]
+            if row.preset == preset and (row.nodes == nodes or row.algorithm == "refit"):
+                runs.setdefault(Arm(row.algorithm, row.penalty_weight), []).append(row)
+        own = [
+            point
+            for point in points
+            if point.preset == preset and (point.nodes == nodes or point.algorithm == "refit")
+        ]
         name = (preset or f"{nodes}-nodes") if len(names) > 1 else ""
         if [p for p, _ in names].count(preset) > 1:
             name = f"{preset}-{nodes}".strip("-")
-        settings.append(Setting(name, nodes, dict(sorted(runs.items(), key=_order)), own))
+        name = re.sub(r"[^\w-]+", "-", name)
+        by_network = len(networks) > len({game for game, _ in networks})
+        ordered = dict(sorted(runs.items(), key=lambda item: _order(item[0])))
+        settings.append(Setting(name, nodes, ordered, own, by_network))
     return settings
 
 
-def _order(item: tuple[Arm, dict[str, list[Tuned]]]) -> tuple[int, float]:
+def _order(arm: Arm) -> tuple[int, float]:
     names = list(NAMES)
-    algorithm, weight = item[0]
-    return names.index(algorithm) if algorithm in names else len(names), weight
+    place = names.index(arm.algorithm) if arm.algorithm in names else len(names)
+    return place, arm.penalty_weight
 
 
-def _values(runs: Sequence[Tuned], of: Callable[[Tuned], float | None]) -> list[float]:
-    return [value for run in runs if (value := of(run)) is not None]
-
-
-def _means(games: dict[str, list[Tuned]], of: Callable[[Tuned], float | None]) -> dict[str, float]:
-    """By game, where it is known."""
-    known = {game: _values(runs, of) for game, runs in games.items()}
-    return {game: float(np.mean(values)) for game, values in known.items() if values}
-
-
-def _before(setting: Setting, of: Callable[[Tuned], float | None]) -> dict[str, list[float]]:
-    """The checkpoints' scores by game, each network and seed once."""
-    found: dict[str, dict[tuple[str, int], float]] = {}
-    for games in setting.runs.values():
-        for game, runs in games.items():
-            for run in runs:
-                value = of(run)
-                if value is not None:
-                    found.setdefault(game, {}).setdefault((run.network, run.seed), value)
-    return {game: list(values.values()) for game, values in found.items()}
-
-
-def _arms(setting: Setting) -> Exhibit:
+def _algorithms(setting: Setting) -> Exhibit:
     """Every algorithm over all games, in parts of the checkpoint."""
-    before = {game: values for game, values in _before(setting, _checkpoint).items() if any(values)}
+    means = {game: float(np.mean(found)) for game, found in by_game(setting.before(FRESH)).items()}
+    zero = [game for game, value in means.items() if value == 0]
     rows: list[tuple[Cell, ...]] = []
     bars = []
-    for i, (arm, games) in enumerate(setting.runs.items()):
+    for i, (arm, runs) in enumerate(setting.runs.items()):
+        gains = setting.values(arm, lambda run: run.gain)
         parts = {
-            game: [
-                1 + run.gain / abs(float(np.mean(before[game])))
-                for run in runs
-                if run.gain is not None
-            ]
-            for game, runs in games.items()
-            if game in before and np.mean(before[game])
+            unit: 1 + gain / abs(means[unit.game])
+            for unit, gain in gains.items()
+            if means.get(unit.game)
         }
-        parts = {game: values for game, values in parts.items() if values}
         if not parts:
             continue
-        numbers = {name: as_estimate(aggregate(parts, f)) for name, f in AGGREGATES.items()}
-        all_runs = [run for runs in games.values() for run in runs]
-        handed = sum(bool(run.handed_back_gain) for run in all_runs)
-        won = _better(setting, arm)
-        rows.append((str(arm), len(parts), len(all_runs), *numbers.values(), won, handed))
+        numbers = {
+            name: as_estimate(aggregate(by_game(parts), f)) for name, f in AGGREGATES.items()
+        }
+        counted = [run for run in runs if means.get(run.game)]
+        handed = sum(bool(run.handed_back_gain) for run in counted)
+        won = _better(setting, arm, [game for game in means if game not in zero])
+        games = len({unit.game for unit in parts})
+        rows.append((str(arm), games, len(counted), *numbers.values(), won, handed))
         found = numbers["IQM"]
         bars.append(Bar(str(arm), found.value, colour(i), number(found.value, 3), found.interval))
     chart = bar_chart(
         bars, title="IQM in parts of the checkpoint", references=[Reference("checkpoint", 1.0)]
     )
+    words = (
+        "Scores on fresh starts in parts of the mean score of the game's checkpoints: 1 is as good "
+        "as not tuned. Bars are interquartile means; intervals at 95 % are by a bootstrap that "
+        f"draws the {setting.units} of each game anew, as if the checkpoints' means were known. "
+        f"Better: for what share of the {setting.units} the score is above that of multi-DQN on "
+        "the same (a tie counts half). Handed back: in how many runs a tuned network was better "
+        "than its checkpoint beyond chance; else the checkpoint itself was handed back."
+    )
+    if zero:
+        words += f" Left out for a checkpoint of zero: {', '.join(zero)}."
     return Exhibit(
         key=setting.key("algorithms"),
         title=setting.titled("Every algorithm, over all games"),
         paper="",
-        words=(
-            "Scores on fresh starts in parts of the mean score of the game's checkpoints: 1 is as "
-            "good as not tuned. Bars are interquartile means; intervals at 95 % are by a bootstrap "
-            "that draws the runs of each game anew. Better: how probable it is that a run scores "
-            "more than one of multi-DQN. Handed back: in how many runs a tuned network was better "
-            "than its checkpoint beyond chance, and not the checkpoint itself was handed back."
-        ),
+        words=words + _caveats(setting),
         head=("Algorithm", "games", "runs", *AGGREGATES, "better than multi-DQN", "handed back"),
         rows=tuple(rows),
         figures=(Figure("", chart),) if bars else (),
     )
 
 
-def _checkpoint(run: Tuned) -> float | None:
-    return run.checkpoint
+def _caveats(setting: Setting) -> str:
+    """What to know of runs that are missing or diverged."""
+    every = [run for runs in setting.runs.values() for run in runs]
+    diverged = sum(run.diverged for run in every)
+    words = ""
+    if diverged:
+        words += (
+            f" In {diverged} of {len(every)} runs all nodes diverged: they count as their "
+            "checkpoint, which was handed back."
+        )
+    done = [{(run.network, run.seed) for run in runs} for runs in setting.runs.values()]
+    if any(pairs != done[0] for pairs in done):
+        words += " Not all algorithms have been run on the same networks and seeds yet."
+    return words
 
 
-def _score(run: Tuned) -> float | None:
-    return run.score
-
-
-def _better(setting: Setting, arm: Arm) -> Cell:
-    """How probable it is that a run beats one of multi-DQN; nothing of multi-DQN itself."""
-    other = next((a for a in setting.runs if a.algorithm == "multi-dqn"), None)
+def _better(setting: Setting, arm: Arm, games: Sequence[str]) -> Cell:
+    """For what share of the units it beats multi-DQN; nothing of multi-DQN itself."""
+    other = setting.arm("multi-dqn")
     if other is None or arm == other:
         return None
-    both = [
-        {game: _values(runs, _score) for game, runs in setting.runs[each].items()}
-        for each in (arm, other)
-    ]
-    games = [game for game in both[0] if both[0][game] and both[1].get(game)]
-    if not games:
-        return None
-    one, two = ({game: scores[game] for game in games} for scores in both)
-    return as_estimate(probability_of_improvement(one, two))
+    ours, theirs = (setting.values(each, FRESH.score) for each in (arm, other))
+    won = {
+        unit: float(np.sign(score - theirs[unit]) + 1) / 2
+        for unit, score in ours.items()
+        if unit in theirs and unit.game in games
+    }
+    return as_estimate(aggregate(by_game(won), mean)) if won else None
 
 
-def _scores(
-    setting: Setting,
-    key: str,
-    title: str,
-    of: Callable[[Tuned], float | None],
-    words: str,
-) -> Exhibit:
+def _scores(setting: Setting, measure: Measure, key: str, title: str, words: str) -> Exhibit:
     """Scores by game and arm, beside the paper's."""
-    best = key == "best-evaluations"
-    before = _before(setting, (lambda run: run.best_evaluation_checkpoint) if best else _checkpoint)
+    before = setting.before(measure)
     name, paper = TABLES.get(setting.nodes, ("", ""))
+    columns = {str(arm): setting.values(arm, measure.score) for arm in setting.runs}
+    own = [str(arm) for arm in setting.runs if arm.algorithm == "conqur"]
     rows = []
     for game in setting.games:
-        cells = [estimate(_values(games.get(game, []), of)) for games in setting.runs.values()]
-        if any(cell is not None for cell in cells):
-            known = paper_table(name).get(paper_name(game) or "", {}) if name else {}
-            papers = [known.get(column) for column in ("conqur", "multi_dqn", "checkpoint")]
-            rows.append((game, estimate(before.get(game, [])), *cells, *papers))
-    head = ("Game", "checkpoint", *(str(arm) for arm in setting.runs))
-    theirs = ("paper, ConQUR", "paper, multi-DQN", "paper, checkpoint")
+        cells = {column: estimate(of_game(values, game)) for column, values in columns.items()}
+        if not any(cells.values()):
+            continue
+        known = paper_table(name).get(paper_name(game) or "", {}) if name else {}
+        papers = [known.get(column) for column in ("conqur", "multi_dqn", "checkpoint")]
+        penalised = [cell for column in own if (cell := cells[column]) is not None]
+        best = [max(penalised, default=None)] if len(own) > 1 else []
+        rows.append((game, estimate(of_game(before, game)), *cells.values(), *best, *papers))
+    head = ("Game", "checkpoint", *columns, *(["ConQUR, best λ"] if len(own) > 1 else []))
+    if len(own) > 1:
+        words += " The best λ is chosen by these very scores, as the paper does."
+    words += f" Over {setting.units} of each game.{_caveats(setting)}"
     return Exhibit(
         key=setting.key(key),
         title=setting.titled(title),
         paper=paper,
         words=words + (not_measured(name, set(setting.games)) if name else ""),
-        **with_papers(head, theirs, rows),
+        **with_papers(head, PAPERS, rows),
     )
 
 
-def _papers_arm(setting: Setting) -> Arm | None:
-    """ConQUR with the λ of the paper's figures, or with the first there is."""
-    own = [arm for arm in setting.runs if arm.algorithm == "conqur"]
-    papers = [arm for arm in own if arm.penalty_weight == PAPERS_WEIGHT]
-    return next(iter(papers or own), None)
-
-
-def _over_multi_dqn(setting: Setting) -> Exhibit:
-    arm = _papers_arm(setting)
-    other = next((a for a in setting.runs if a.algorithm == "multi-dqn"), None)
-    if arm is None or other is None:
-        return Exhibit("", "", "", "")
-    return _improvement(
-        setting,
-        key="over-multi-dqn",
-        title=f"Improvement of {arm} over multi-DQN",
-        paper="Fig. 6",
-        columns=("conqur", "multi_dqn"),
-        scores=lambda of: _means(setting.runs[arm], of),
-        baselines=lambda of: _means(setting.runs[other], of),
-    )
-
-
-def _over_checkpoint(setting: Setting) -> Exhibit:
-    arm = _papers_arm(setting)
+def _improvements(setting: Setting) -> tuple[Exhibit, Exhibit]:
+    """Of ConQUR over the checkpoint, and over multi-DQN."""
+    arm = setting.arm("conqur", PAPERS_WEIGHT)
+    other = setting.arm("multi-dqn")
+    nothing = Exhibit("", "", "", "")
     if arm is None:
-        return Exhibit("", "", "", "")
+        return nothing, nothing
 
-    def before(of: Callable[[Tuned], float | None]) -> dict[str, float]:
-        fresh = of is _score
-        own = _checkpoint if fresh else (lambda run: run.best_evaluation_checkpoint)
-        return _means(setting.runs[arm], own)
+    def over_checkpoint(measure: Measure) -> tuple[Values, Values]:
+        return setting.values(arm, measure.score), setting.values(arm, measure.checkpoint)
 
-    return _improvement(
+    def over_multi_dqn(measure: Measure) -> tuple[Values, Values]:
+        return setting.values(arm, measure.score), setting.values(other, measure.score)
+
+    first = _improvement(
         setting,
-        key="over-checkpoint",
-        title=f"Improvement of {arm} over the checkpoint",
-        paper="Fig. 12",
-        columns=("conqur", "checkpoint"),
-        scores=lambda of: _means(setting.runs[arm], of),
-        baselines=before,
+        f"Improvement of {arm} over the checkpoint",
+        ("over-checkpoint", "Fig. 12", "checkpoint"),
+        over_checkpoint,
     )
-
-
-Of = Callable[[Tuned], float | None]
+    if other is None:
+        return first, nothing
+    return first, _improvement(
+        setting,
+        f"Improvement of {arm} over multi-DQN",
+        ("over-multi-dqn", "Fig. 6", "multi_dqn"),
+        over_multi_dqn,
+    )
 
 
 def _improvement(
     setting: Setting,
-    *,
-    key: str,
     title: str,
-    paper: str,
-    columns: tuple[str, str],
-    scores: Callable[[Of], dict[str, float]],
-    baselines: Callable[[Of], dict[str, float]],
+    names: tuple[str, str, str],
+    of: Callable[[Measure], tuple[Values, Values]],
 ) -> Exhibit:
-    """Improvements by game, on fresh starts and as the paper counts, beside the paper's own."""
+    """Improvements by game, on fresh starts and by best evaluations, beside those of the paper."""
+    key, figure, column = names
 
-    def best(run: Tuned) -> float | None:
-        return run.best_evaluation
+    def found(measure: Measure) -> Improvements:
+        scores, baselines = of(measure)
+        common = [unit for unit in scores if unit in baselines]
+        means = [
+            {
+                game: float(np.mean(own))
+                for game, own in by_game({unit: values[unit] for unit in common}).items()
+            }
+            for values in (scores, baselines)
+        ]
+        return improvements(*means)
 
-    fresh = improvements(scores(_score), baselines(_score))
-    counted = improvements(scores(best), baselines(best))
-    name = TABLES.get(setting.nodes, ("", ""))[0]
+    fresh, counted = found(FRESH), found(BEST)
+    table = TABLES.get(setting.nodes, ("", ""))[0]
     rows = []
     for game in setting.games:
-        known = paper_table(name).get(paper_name(game) or "", {}) if name else {}
-        one, two = (known.get(column) for column in columns)
+        known = paper_table(table).get(paper_name(game) or "", {}) if table else {}
+        one, two = known.get("conqur"), known.get(column)
         papers = None if one is None or not two else (one - two) / abs(two)
         values = (fresh.by_game.get(game), counted.by_game.get(game), papers)
         if any(value is not None for value in values):
             rows.append((game, *(per_cent(value) for value in values)))
-    words = f"(s − s_B)/|s_B| of mean scores, in per cent. On fresh starts: {won_and_lost(fresh)}"
+    words = (
+        f"(s − s_B)/|s_B| of mean scores, in per cent, over the {setting.units} that both have. On "
+        f"fresh starts: {won_and_lost(fresh)}"
+    )
     if counted.by_game:
         words += f" By the best of all evaluations: {won_and_lost(counted)}"
+    if any(row[3] is not None for row in rows):
+        words += " The paper's are computed from its tables, whose scores are of the best λ."
     return Exhibit(
         key=setting.key(key),
         title=setting.titled(title),
-        paper=paper,
+        paper=figure,
         words=words,
-        **with_papers(("Game", "fresh starts, %", "best evaluations, %"), ("paper, %",), rows),
+        **with_papers(
+            ("Game", "fresh starts, %", "best evaluations, %"), ("paper (best λ), %",), rows
+        ),
         figures=(margins("On fresh starts", fresh),) if fresh.by_game else (),
     )
 
@@ -356,30 +419,32 @@ def _improvement(
 def _weights(setting: Setting) -> Exhibit:
     """Gains of every λ, game by game; without a penalty the search is λ = 0."""
     arms = {
-        0.0 if arm.algorithm == "no-penalty" else arm.penalty_weight: games
-        for arm, games in setting.runs.items()
+        0.0 if arm.algorithm == "no-penalty" else arm.penalty_weight: arm
+        for arm in setting.runs
         if arm.algorithm in ("conqur", "no-penalty")
     }
     figures, rows = [], []
     for game in setting.games if len(arms) > 1 else []:
         bars = []
-        for weight, games in sorted(arms.items()):
-            found = estimate(_values(games.get(game, []), lambda run: run.gain), Gain)
+        for weight, arm in sorted(arms.items()):
+            gains = of_game(setting.values(arm, lambda run: run.gain), game)
+            found = estimate(gains, Gain)
             if found is not None:
-                rows.append((game, number(weight), len(games[game]), found))
+                rows.append((game, number(weight), len(gains), found))
                 tone = WON if found.value > 0 else LOST if found.value < 0 else EVEN
                 text = number(found.value, 2)
                 bars.append(Bar(f"λ = {number(weight)}", found.value, tone, text, found.interval))
-        figures.append(Figure(game, bar_chart(bars, title=f"Gain on the checkpoint, {game}")))
+        chart = bar_chart(bars, title=f"Gain on the checkpoint, {game}", below_zero=True)
+        figures.append(Figure(game, chart))
     return Exhibit(
         key=setting.key("weights"),
         title=setting.titled("Effects of λ in the search"),
         paper="Fig. 5",
         words=(
             "By how much the node that rollouts chose scores more than the checkpoint, on fresh "
-            "starts: means over runs with Student's 95 % intervals."
+            f"starts: means over {setting.units} with Student's 95 % intervals."
         ),
-        head=("Game", "λ", "runs", "gain"),
+        head=("Game", "λ", "networks" if setting.by_network else "seeds", "gain"),
         rows=tuple(rows),
         figures=tuple(figures),
         folded=True,
@@ -389,20 +454,25 @@ def _weights(setting: Setting) -> Exhibit:
 def _scoring(setting: Setting) -> Exhibit:
     """Nodes ranked by rollouts and by their loss."""
     rows = []
-    for arm, games in setting.runs.items():
-        other = setting.runs.get(Arm("conqur", arm.penalty_weight), {})
+    for arm in setting.runs:
         if arm.algorithm != "rollouts":
             continue
-        for game in games:
-            both = [estimate(_values(found.get(game, []), _score)) for found in (games, other)]
+        by_loss = Arm("conqur", arm.penalty_weight)
+        both = [
+            setting.values(each, FRESH.score) if each in setting.runs else {}
+            for each in (arm, by_loss)
+        ]
+        for game in setting.games:
             known = paper_table(SCORING).get(paper_name(game) or "", {})
             papers = [known.get(column) for column in ("rollouts", "bellman_plus_penalty")]
-            rows.append((game, number(arm.penalty_weight), *both, *papers))
+            cells = [estimate(of_game(values, game)) for values in both]
+            rows.append((game, number(arm.penalty_weight), *cells, *papers))
     return Exhibit(
         key=setting.key("scoring"),
         title=setting.titled("Scoring by rollouts and by loss"),
         paper="Tab. 1",
-        words=_FRESH + not_measured(SCORING, set(setting.games)),
+        words=f"{FRESH_WORDS} Over {setting.units} of each game."
+        + not_measured(SCORING, set(setting.games)),
         **with_papers(
             ("Game", "λ", "rollouts", "Bellman + penalty"),
             ("paper, rollouts", "paper, loss"),
@@ -426,15 +496,15 @@ def _curves(setting: Setting) -> Exhibit:
                     runs.setdefault((point.network, point.seed), []).append(place)
             if runs and all(len(places) > 1 for places in runs.values()):
                 shown.add(i)
-                lines.append(
-                    mean_line(str(arm), list(runs.values()), colour(i))._replace(band=None)
-                )
+                line = mean_line(str(arm), list(runs.values()), colour(i))
+                lines.append(line._replace(band=None))
         if lines:
-            before: dict[tuple[str, int, str, float], list[tuple[float, float]]] = {}
+            before: dict[tuple[str, int], dict[float, float]] = {}
             for point in own:
-                one = (point.network, point.seed, point.algorithm, point.penalty_weight)
-                before.setdefault(one, []).append((float(point.level), point.checkpoint))
-            line = mean_line("checkpoint", list(before.values()), BLACK)
+                starts = before.setdefault((point.network, point.seed), {})
+                starts[float(point.level)] = point.checkpoint
+            courses = [sorted(starts.items()) for starts in before.values()]
+            line = mean_line("checkpoint", courses, BLACK)
             lines.append(line._replace(band=None))
             chart = line_chart(lines, title=f"{game}: best node", x_label="level", y_label="score")
             figures.append(Figure(game, chart))
@@ -444,8 +514,8 @@ def _curves(setting: Setting) -> Exhibit:
         paper="Fig. 11",
         words=(
             "The best of a level's nodes in an evaluation, and the checkpoint on the same starts: "
-            "means over networks and seeds. The best of many is above the checkpoint even where "
-            "all nodes are alike."
+            "means over runs. The best of many is above the checkpoint even where all nodes are "
+            "alike."
         ),
         figures=tuple(figures),
         legend=(*((str(arms[i]), colour(i)) for i in sorted(shown)), ("checkpoint", BLACK)),

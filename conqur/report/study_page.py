@@ -73,7 +73,7 @@ def write_study_page(
 
 def headline(results: Results) -> str:
     """How far it is, in a few words."""
-    if results.command == "train" and results.runs == 1:
+    if results.command == "train" and results.runs == 1 and results.points:
         first = results.points[0]
         steps = max(point.step for point in results.points)
         return f"{first.game}, {first.algorithm.upper()}: {steps:,} steps"

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from conqur.report.charts import line_chart, number
+from conqur.report.comparing import BLACK, mean_line
 from conqur.report.exhibits import Exhibit, Figure, colour
 from conqur.report.lines import finite, read_rows, whole
-from conqur.report.penalty_exhibits import BLACK, mean_line
 from conqur.runs import RunError
 from conqur.runs.files import Damaged
 from conqur.runs.layout import LOG

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +39,7 @@ class Lock:
 
     def _take(self, folder: Path, warn: Callable[[str], None]) -> None:
         try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _flock(self._handle)
         except BlockingIOError:
             holder = _holder(self._handle)
             raise RunError(
@@ -46,6 +47,16 @@ class Lock:
             ) from None
         except OSError as error:  # some network file systems
             warn(f"{folder} cannot be locked ({error.strerror}): start only one process in it")
+
+
+def _flock(handle: int) -> None:
+    """Take the lock; somebody who only looks whether it is free holds it for an instant."""
+    for _ in range(5):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(0.02)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _holder(handle: int) -> str:

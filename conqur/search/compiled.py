@@ -1,7 +1,7 @@
 """Batches of environments that compile: a level's play is one program.
 
-What `conqur.search.collecting` does step by step for environments of the host, with the same random
-numbers, without the host.
+What `conqur.search.collecting` does step by step, for one group of environments, with the same
+random numbers, without the host.
 """
 
 from collections.abc import Callable

@@ -67,7 +67,7 @@ class Rollouts:
         """
         self._approximator, self._make = approximator, make
         self._frame_skip, self._epsilon = frame_skip, epsilon
-        self._environments: dict[int, VectorEnvironment] = {}
+        self._environment_now: VectorEnvironment | None = None
         self.frames = 0
         self.watch: Callable[[float], None] = lambda done: None
 
@@ -88,10 +88,9 @@ class Rollouts:
         copies = min(episodes, MOST_COPIES)
         parts = -(-len(thetas) // max(1, MOST_COPIES // copies))
         at_once = -(-len(thetas) // parts)  # as evenly as it goes: what is left over is played, too
-        environment = self._environment(at_once * copies)
-        if isinstance(environment, HostedJax):  # it compiles for every number: let them be few
+        if self._compiles():  # for every number of its own: let them be few
             at_once = 2 ** (at_once - 1).bit_length()
-            environment = self._environment(at_once * copies)
+        environment = self._environment(at_once * copies)
         found: list[Evaluation] = []
         for first in range(0, len(thetas), at_once):
             part = list(thetas[first : first + at_once])
@@ -151,15 +150,21 @@ class Rollouts:
 
     def close(self) -> None:
         """Release the environments."""
-        for environment in self._environments.values():
-            environment.close()
+        if self._environment_now is not None:
+            self._environment_now.close()
+            self._environment_now = None
 
     def _environment(self, copies: int) -> VectorEnvironment:
-        if copies not in self._environments:
-            for size in list(self._environments):  # one at a time: emulators take memory
-                self._environments.pop(size).close()
-            self._environments[copies] = self._make(copies)
-        return self._environments[copies]
+        """So many copies; there is one such environment at a time, as emulators take memory."""
+        if self._environment_now is None or self._environment_now.num_envs != copies:
+            self.close()
+            self._environment_now = self._make(copies)
+        return self._environment_now
+
+    def _compiles(self) -> bool:
+        if self._environment_now is None:
+            self._environment_now = self._make(1)
+        return isinstance(self._environment_now, HostedJax)
 
 
 def is_finite(theta: Any) -> bool:

@@ -91,7 +91,7 @@ def tuned_rows(folder: Path, about: dict[str, Any]) -> list[Tuned]:
     """
     found, config = read_json(folder / SUMMARY), read_json(folder / CONFIG)
     chosen, by_score = found.get("chosen") or {}, found.get("chosen_by_score") or {}
-    best = found.get("best_of_evaluations") or {}
+    levels = [point for point in tuned_points(folder, about) if point.level]  # nodes, not the root
     low, high = chosen.get("gain_interval") or (None, None)
     return [
         Tuned(
@@ -106,8 +106,11 @@ def tuned_rows(folder: Path, about: dict[str, Any]) -> list[Tuned]:
             ),
             score_by_score=by_score.get("mean"),
             gain_by_score=by_score.get("gain"),
-            best_evaluation=best.get("mean"),
-            best_evaluation_checkpoint=best.get("checkpoint"),
+            best_evaluation=max((point.best for point in levels), default=None),
+            best_evaluation_checkpoint=(
+                sum(point.checkpoint for point in levels) / len(levels) if levels else None
+            ),
+            diverged=int(found.get("candidates") == 0),
             episodes=chosen.get("episodes"),
             frames=found.get("frames", 0) + found.get("played_frames", 0),
             seconds=found.get("seconds"),

@@ -2,13 +2,12 @@
 
 import enum
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from conqur.runs.files import Damaged, read_json
-from conqur.runs.layout import CONFIG
+from conqur.runs.layout import CONFIG, NETWORKS
 from conqur.tuning_run import SUMMARY
 
 EVALUATION = "evaluation.json"
@@ -42,13 +41,18 @@ class Job:
 
     @property
     def like(self) -> str:
-        """What runs have in common that compile the same programs: the game."""
-        name = str(self.about.get("game") or Path(str(self.about.get("network", ""))).stem)
-        return re.sub(r"[-_]?\d+$", "", name)
+        """What runs have in common that compile many of the same programs: the game."""
+        return str(self.about.get("game", ""))
 
     def folder(self, study: Path) -> Path:
         """Where the run is, in a study's folder."""
         return study / "runs" / self.name
+
+    def stillborn(self, study: Path) -> bool:
+        """Whether it is a search that ended before it had its network: it cannot go on."""
+        folder = self.folder(study)
+        begun = self.arguments[0] == "tune" and (folder / CONFIG).exists()
+        return begun and not (folder / NETWORKS / "checkpoint.safetensors").exists()
 
     def log(self, study: Path) -> Path:
         """What the run's processes said."""
@@ -68,13 +72,26 @@ class Job:
         where = ["--run-dir", str(folder)]
         if not (folder / CONFIG).exists():
             return [*self.arguments, *where]
-        return [self.arguments[0], "--resume", *where]
+        return [self.arguments[0], *self._code(), "--resume", *where]
 
     def evaluation(self, study: Path) -> list[str] | None:
         """What is typed to evaluate its networks; None if there is nothing to do."""
         if self.episodes is None:
             return None
-        return ["evaluate", str(self.folder(study)), "--episodes", str(self.episodes), "--json"]
+        env = ["--env", *self._code()] if self._code() else []
+        return [
+            "evaluate",
+            str(self.folder(study)),
+            *env,
+            "--episodes",
+            str(self.episodes),
+            "--json",
+        ]
+
+    def _code(self) -> list[str]:
+        """The game of a training if it is somebody's code: that is not run unless it is named."""
+        game = str(self.about.get("game", ""))
+        return [game] if self.episodes is not None and ":" in game else []
 
 
 def state(job: Job, study: Path) -> State:

@@ -95,8 +95,9 @@ def next_job(waiting: Sequence[Job], last: Job | None, others: Sequence[Job]) ->
 def default_workers() -> int:
     """How many processes this machine is good for: one for two cores, as far as GPUs have room."""
     own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
-    room = sum(gpu.memory // ROOM for gpu in gpus())
-    return max(1, min(own // 2, room) if gpus() else own // 2)
+    found = gpus()
+    room = sum(gpu.memory // ROOM for gpu in found)
+    return max(1, min(own // 2, room) if found else own // 2)
 
 
 class Gpu(NamedTuple):
@@ -118,7 +119,11 @@ def gpus() -> list[Gpu]:
         if memory.strip().isdigit():
             found.append(Gpu(name.strip(), int(memory) << 20))
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return found if visible is None else [gpu for gpu in found if gpu.name in visible.split(",")]
+    if visible is None or not found:
+        return found
+    sizes = {gpu.name: gpu.memory for gpu in found}
+    least = min(sizes.values())  # of a GPU by another name, or of a part of one
+    return [Gpu(name, sizes.get(name, least)) for name in visible.split(",") if name]
 
 
 def _environments(workers: int, study: Path) -> list[dict[str, str]]:

@@ -1,6 +1,7 @@
 """One run of a study, made to its end: its processes, its evaluation, and tries that failed."""
 
 import enum
+import shutil
 import tempfile
 import time
 from collections.abc import Generator, Iterator, Sequence
@@ -91,6 +92,8 @@ def _try(job: Job, study: Path, stop: StopRequest, worker: Worker) -> Generator[
     yield from _until_free(job, study, stop)
     if in_use(job.folder(study)):
         return Ending.STOPPED if stop else Ending.ELSEWHERE
+    if job.stillborn(study):
+        shutil.rmtree(job.folder(study))
     log = job.log(study)
     good = yield from worker.obey(job.start(study), log=log, out=None, stop=stop)
     evaluation = job.evaluation(study)

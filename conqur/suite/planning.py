@@ -18,6 +18,8 @@ from conqur.suite.worker import Worker
 
 SECONDS = 30.0
 """For which a run is watched, after it has got going."""
+LEVELS = 11
+"""Of a search that are watched, if they do not take long: by then it has all its nodes."""
 PATIENCE = 600.0
 """Seconds in which it has to get going."""
 
@@ -118,7 +120,8 @@ def _probe(job: Job, runs: int) -> Probe:
                     unit, at, total = found[-1][0], _number(found[-1][1]), _number(found[-1][2])
                     if not seen or seen[-1][1] < at:
                         seen.append((now, at))
-                enough = len(seen) > 2 and now - seen[0][0] > SECONDS
+                known = len(seen) > 2 and now - seen[0][0] > SECONDS
+                enough = known and (unit == "step" or seen[-1][1] > LEVELS or now > 4 * SECONDS)
                 if enough or asked or now > PATIENCE:
                     stop.signal = stop.signal or asked.signal or Signals.SIGTERM
                 time.sleep(POLL)

@@ -33,6 +33,10 @@ STUDY, JOBS, MADE_WITH = "study.toml", "study.json", "made_with.json"
 """In a study's folder: what was asked for, its runs, and the manifest of the first of them."""
 
 
+MAY_DIFFER = ("environment", "checkpoint", "preprocessing", "discount", "seed")
+"""Settings in which searches differ that are averaged."""
+
+
 @dataclass(frozen=True, eq=False)
 class Results:
     """What there is to report.
@@ -81,7 +85,8 @@ def read_results(folder: Path) -> Results:
         _, points = read_csv((other,), folder / CURVES)
     if not rows:
         raise RunError(f"{folder / RESULTS} has no rows: nothing was done yet")
-    runs = len({row.run for row in rows})
+    done = len({row.run for row in rows})
+    runs = len(study_jobs(folder)) if (folder / JOBS).exists() else done
     command = "train" if kind is Trained else "tune"
     made_with = _json_or_nothing(folder / MADE_WITH)
     return Results(
@@ -90,7 +95,7 @@ def read_results(folder: Path) -> Results:
         tuple(rows),
         tuple(points),
         runs,
-        runs,
+        done,
         _text_or_nothing(folder / STUDY),
         made_with,
         (),
@@ -133,6 +138,10 @@ def read_runs(folders: Sequence[Path]) -> Results:
             raise RunError(f"{folder} cannot be reported on: {error}") from None
     if len(commands) != 1:
         raise RunError("some of these runs train and some tune: report on them apart")
+    if commands == {"train"}:
+        _check_members(points)
+    else:
+        _check_alike(folders)
     names = [folder.resolve().name for folder in folders]
     name = names[0] if len(names) == 1 else f"{len(names)} runs"
     manifest = _json_or_nothing(folders[0] / MANIFEST)
@@ -147,6 +156,35 @@ def read_runs(folders: Sequence[Path]) -> Results:
         manifest,
         tuple(folders),
     )
+
+
+def _check_members(points: Sequence[TrainedPoint]) -> None:
+    """Refuse runs of the same networks: their numbers would be mixed."""
+    seen = set()
+    for point in points:
+        place = (point.game, point.algorithm, point.penalty_weight, point.seed, point.step)
+        if place in seen:
+            raise RunError(
+                f"{point.game}, {point.algorithm.upper()}, λ = {point.penalty_weight:g}, seed "
+                f"{point.seed} is in more than one of the runs: report on them apart"
+            )
+        seen.add(place)
+
+
+def _check_alike(folders: Sequence[Path]) -> None:
+    """Refuse searches that are called the same and differ in their settings."""
+    known: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for folder in folders:
+        config = read_json(folder / CONFIG)
+        rest = {name: value for name, value in config.items() if name not in MAY_DIFFER}
+        arm = (_arm(config), config["penalty_weight"], config["nodes"])
+        other = known.setdefault(arm, rest)
+        differ = ", ".join(name for name in rest if rest[name] != other.get(name))
+        if differ:
+            raise RunError(
+                f"{folder} and another run differ in {differ}: report on them apart, or make them "
+                "as a study with presets"
+            )
 
 
 def study_jobs(folder: Path) -> tuple[Job, ...]:

@@ -16,6 +16,7 @@ algorithms are those in `ARMS`. A network that does not say which game it plays 
 conqur are in the folder `studies` beside this file, and known by their names.
 """
 
+import re
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from importlib import resources
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from conqur import _checks
 from conqur.suite.jobs import Job
@@ -53,6 +56,11 @@ LISTS: dict[str, type] = {
     "penalty_weights": float,
 }
 NUMBERS = ("seeds", "first_seed", "episodes", "retries")
+DECIDED = (
+    *("algorithm", "env", "environment", "json", "penalty_weight", "preset", "resume", "run_dir"),
+    *("seed", "seeds"),
+)
+"""Options of the commands that are no settings."""
 KEYS = ("command", *LISTS, "networks", *NUMBERS, "together", "settings")
 
 
@@ -118,11 +126,18 @@ class Study:
             raise ValueError("penalty_weights and presets must not be empty")
         for weight in self.penalty_weights:
             _checks.number("penalty_weights", weight, at_least=0)
+        for name in self.settings:
+            if name.replace("-", "_") in DECIDED:
+                raise ValueError(f"settings must not have {name}: the study itself says it")
         for name, at_least in (("seeds", 1), ("first_seed", 0), ("episodes", 1), ("retries", 0)):
             _checks.short_count(name, getattr(self, name), at_least=at_least)
+        names = [job.name for job in self.jobs()]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two runs would be called {name}: their names are too much alike")
 
     def jobs(self) -> tuple[Job, ...]:
-        """All runs, in the order in which they are begun: one of each kind before second seeds."""
+        """All runs; no two have the same name."""
         return tuple(_training(self) if self.command == "train" else _tuning(self))
 
     @property
@@ -238,15 +253,15 @@ def _training(study: Study) -> list[Job]:
         about = {"game": game, "algorithm": algorithm, "preset": preset}
         name = _name(game, algorithm, preset)
         if study.together if study.together is not None else _compiles(game):
-            weights = [f"{weight:g}" for weight in study.penalty_weights]
+            weights = [written(weight) for weight in study.penalty_weights]
             own = [*("--penalty-weight", *weights), "--seeds", str(study.seeds)]
             own += ["--seed", str(study.first_seed)]
             jobs.append(Job(name, (*basis, *own), about, study.episodes))
             continue
         for number, weight in product(range(study.seeds), study.penalty_weights):
             seed = study.first_seed + number
-            own = ["--penalty-weight", f"{weight:g}", "--seed", str(seed)]
-            one = f"{name}-weight-{weight:g}-seed-{seed}"
+            own = ["--penalty-weight", written(weight), "--seed", str(seed)]
+            one = f"{name}-weight-{written(weight)}-seed-{seed}"
             jobs.append(Job(one, (*basis, *own), about, study.episodes))
     return jobs
 
@@ -260,21 +275,23 @@ def _tuning(study: Study) -> list[Job]:
         seed = study.first_seed + number
         weights = study.penalty_weights if algorithm in PENALISED else (0.0,)
         for weight in weights:
-            arguments = ["tune", network.file, *ARMS[algorithm], *study.options]
+            arguments = ["tune", network.file, *study.options, *ARMS[algorithm]]  # the last counts
             arguments += ["--seed", str(seed)]
             arguments += ["--env", network.env] if network.env else []
             arguments += ["--preset", preset] if preset else []
             if algorithm in PENALISED:
-                arguments += ["--penalty-weight", f"{weight:g}"]
+                arguments += ["--penalty-weight", written(weight)]
             about = {
                 "network": network.file,
+                "game": network.env or re.sub(r"[-_]?\d+$", "", labels[network]),
                 "algorithm": algorithm,
                 "preset": preset,
                 "penalty_weight": weight,
                 "seed": seed,
             }
             name = _name(labels[network], algorithm, preset)
-            jobs.append(Job(f"{name}-weight-{weight:g}-seed-{seed}", tuple(arguments), about, None))
+            name = f"{name}-weight-{written(weight)}-seed-{seed}"
+            jobs.append(Job(name, tuple(arguments), about, None))
     return jobs
 
 
@@ -291,6 +308,11 @@ def _labels(networks: Sequence[Network]) -> dict[Network, str]:
         if len({_name(label) for label in labels.values()}) == len(labels):
             break
     return labels
+
+
+def written(weight: float) -> str:
+    """λ with all of its digits, and no more."""
+    return np.format_float_positional(weight, trim="-")
 
 
 def _name(*parts: str) -> str:

@@ -36,8 +36,10 @@ class Tuned(NamedTuple):
     """A network that was tuned.
 
     `checkpoint`, `score` and `gain` are on fresh starts, of the node that rollouts chose;
-    `score_by_score` and `gain_by_score` of the one that its score chose; `best_evaluation` is the
-    best of all evaluations in the search, which is the paper's number. None: not played.
+    `score_by_score` and `gain_by_score` of the one that its score chose. `best_evaluation` is the
+    highest mean score of all nodes in all evaluations of the search, which is the paper's number,
+    and `best_evaluation_checkpoint` the checkpoint's mean over those evaluations' starts. With
+    `diverged` (1 or 0) no node was left, and the checkpoint was handed back. None: not played.
     """
 
     network: str
@@ -57,6 +59,7 @@ class Tuned(NamedTuple):
     gain_by_score: float | None
     best_evaluation: float | None
     best_evaluation_checkpoint: float | None
+    diverged: int
     episodes: int | None
     frames: int
     seconds: float | None

@@ -7,6 +7,7 @@ and ends.
 """
 
 import contextlib
+import gc
 import json
 import os
 import queue
@@ -70,6 +71,8 @@ class Worker:
             if deadline is not None and time.monotonic() > deadline:
                 process.kill()
             yield
+        if status:
+            self.close()  # whatever was wrong, the next one begins with a process of its own
         return status == 0
 
     def close(self) -> None:
@@ -127,6 +130,7 @@ def main() -> None:
     while (order := orders.get()) is not None:
         with _printing(order["out"], order["log"]):
             status = _run(order["arguments"])
+        gc.collect()  # what a run held on the device is not there for the next one before
         with contextlib.suppress(BrokenPipeError):  # the parent is gone
             os.write(answers, f"{status}\n".encode())
 

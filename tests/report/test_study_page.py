@@ -28,7 +28,7 @@ def trained(game, weight, seed, score, algorithm="dqn"):
 def tuned(game, algorithm, weight, seed, before, after, best=None, nodes=16):
     return Tuned(
         *(f"{game}-{seed}", game, algorithm, "paper", nodes, weight, 0, before, after),
-        *(after - before, None, None, after - before, after, after - before, best, before),
+        *(after - before, None, None, after - before, after, after - before, best, before, 0),
         *(8, 100, 1.0, f"{game}-{algorithm}-{weight}-{seed}"),
     )
 
@@ -129,14 +129,62 @@ def test_searches_are_held_against_checkpoint_and_baseline():
     assert "Left out for a baseline of zero: MinAtar/Asterix" in words
     arms = {row[0]: row for row in shown["algorithms"].rows}
     # Alien alone: gains 5 and −5 on a mean of 15; both −5 for multi-DQN.
-    assert arms["ConQUR, λ = 10"][1:3] == (1, 3)
+    assert arms["ConQUR, λ = 10"][1:3] == (1, 2)
+    assert "Left out for a checkpoint of zero: MinAtar/Asterix" in shown["algorithms"].words
     column = shown["algorithms"].head.index("mean")
     assert arms["ConQUR, λ = 10"][column].value == pytest.approx(1.0)
     assert arms["multi-DQN"][column].value == pytest.approx(1 - 5 / 15)
-    # 15 and 15 against 5 and 15: three quarters; 3 against 4: never.
-    assert arms["ConQUR, λ = 10"][-2].value == pytest.approx(0.75 / 2)
+    # On the same networks: 15 against 5, and 15 against 15.
+    assert arms["ConQUR, λ = 10"][-2].value == pytest.approx(0.75)
     assert "scoring" not in shown
     assert len(shown["curves"].figures) == 1
+
+
+def test_networks_and_not_seeds_are_averaged_over():
+    rows = [
+        tuned("g", "conqur", 10.0, 0, 10.0, 12.0),
+        tuned("g", "conqur", 10.0, 0, 10.0, 14.0)._replace(seed=1),
+        tuned("g", "conqur", 10.0, 1, 100.0, 105.0),
+        tuned("g", "multi-dqn", 0.0, 0, 10.0, 11.0),
+        tuned("g", "multi-dqn", 0.0, 1, 100.0, 104.0),
+        tuned("g", "multi-dqn", 0.0, 2, 5000.0, 5000.0),  # ConQUR is not there yet
+    ]
+    shown = by_key(search_exhibits(rows, []))
+    # 13 of the first network, whose seeds are averaged, and 105 of the second.
+    assert shown["scores"].rows[0][2].value == 59.0
+    assert "Not all algorithms have been run on the same networks" in shown["scores"].words
+    arms = {row[0]: row for row in shown["algorithms"].rows}
+    assert arms["ConQUR, λ = 10"][-2].value == 1.0  # on every network that both have
+    # (59 − 57.5)/57.5: the third network does not take part.
+    assert shown["over-multi-dqn"].rows[0][1].value == pytest.approx(100 * 1.5 / 57.5)
+    one = by_key(search_exhibits(rows[:2], []))["scores"]
+    assert (one.rows[0][2].value, one.rows[0][2].interval is None) == (13.0, False)
+    assert "Over seeds, of one network each, of each game." in one.words
+
+
+def test_a_search_that_diverged_counts_as_its_checkpoint():
+    gone = tuned("g", "conqur", 10.0, 0, 0.0, 0.0)._replace(
+        checkpoint=None, score=None, gain=None, diverged=1
+    )
+    rows = [
+        gone,
+        tuned("g", "conqur", 10.0, 1, 20.0, 40.0),
+        tuned("g", "multi-dqn", 0.0, 0, 10.0, 15.0),
+        tuned("g", "multi-dqn", 0.0, 1, 20.0, 30.0),
+    ]
+    shown = by_key(search_exhibits(rows, []))
+    assert shown["scores"].rows[0][2].value == 25.0  # 10, its checkpoint, and 40
+    arms = {row[0]: row for row in shown["algorithms"].rows}
+    assert arms["ConQUR, λ = 10"][2] == 2
+    assert arms["ConQUR, λ = 10"][-2].value == 0.5
+    assert "In 1 of 4 runs all nodes diverged" in shown["algorithms"].words
+
+
+def test_the_refit_stands_beside_the_others():
+    rows = [*TUNED, tuned("ALE/Alien-v5", "refit", 0.0, 0, 10.0, 12.0, nodes=1)]
+    shown = by_key(search_exhibits(rows, []))
+    assert "large-batch refit" in shown["scores"].head
+    assert len([key for key in shown if key.startswith("scores")]) == 1
 
 
 def test_settings_are_kept_apart():
@@ -194,8 +242,9 @@ def test_files_hold_the_numbers_of_the_page(folder, conqur):
                     assert _same(row[i], cell), (row[i], cell)
             assert (folder / "files" / f"{exhibit.key}.tex").read_text().count(r"\\") > len(rows)
         names = {path.name for path in (folder / "files").iterdir()}
-        for i, _ in enumerate(exhibit.figures, 1):
-            one = exhibit.key if len(exhibit.figures) == 1 else f"{exhibit.key}-{i}"
+        for figure in exhibit.figures:
+            one = exhibit.key if len(exhibit.figures) == 1 else f"{exhibit.key}-{figure.title}"
+            one = one.replace("/", "-")
             assert {f"{one}.svg", f"{one}.png"} <= names
 
 
@@ -315,7 +364,13 @@ def test_a_training_run_has_a_page(tmp_path, conqur):
     assert "conqur evaluate RUN --json" in page
     assert "Choices broken, per cent" in page
     assert "Mean Q-value" not in page  # nothing is known of it
-    status, out, _ = conqur("report", run, run, "--output", tmp_path / "both.html")
+    status, _, err = conqur("report", run, run, "--output", tmp_path / "both.html")
+    assert status == 1
+    assert "seed 0 is in more than one of the runs" in err
+    other = tmp_path / "other"
+    shutil.copytree(run, other)
+    (other / "config.json").write_text(json.dumps({"environment": "g", "algorithm": "ddqn"}))
+    status, out, _ = conqur("report", run, other, "--output", tmp_path / "both.html")
     assert (status, out.partition("\n")[0]) == (0, "2 runs: 0 of 2 runs")
     (run / "log.jsonl").write_text('{"step": "x"}\n{}\n')
     status, _, err = conqur("report", run)

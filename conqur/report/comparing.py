@@ -1,0 +1,58 @@
+"""What exhibits of trainings and of searches have in common: improvements, aggregates, curves."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from conqur.aggregates import Aggregate, Improvements
+from conqur.report.charts import Bar, Series, bar_chart, signed
+from conqur.report.exhibits import Estimate, Figure
+from conqur.statistics import student_interval
+
+BLACK, WON, LOST, EVEN = "var(--ink)", "var(--blue)", "var(--vermillion)", "var(--muted)"
+
+
+def margins(title: str, lead: Improvements) -> Figure:
+    """Improvements by game, the largest first."""
+    ranked = sorted(lead.by_game.items(), key=lambda item: -item[1])
+    bars = [
+        Bar(
+            game,
+            100 * value,
+            WON if value > 0.01 else LOST if value < -0.01 else EVEN,
+            f"{signed(100 * value, 1)} %",
+        )
+        for game, value in ranked
+    ]
+    return Figure(title, bar_chart(bars, title=f"Improvement, per cent: {title}"))
+
+
+def won_and_lost(lead: Improvements) -> str:
+    """How many games are won and lost, in a sentence."""
+    left_out = ""
+    if lead.left_out:
+        left_out = f" Left out for a baseline of zero: {', '.join(lead.left_out)}."
+    if not lead.by_game:
+        return f"no game can be compared.{left_out}"
+    return (
+        f"{lead.wins} won, {lead.losses} lost, {lead.even} within 1 %; median "
+        f"{signed(100 * lead.median, 1)} %, mean {signed(100 * lead.mean, 1)} %.{left_out}"
+    )
+
+
+def as_estimate(found: Aggregate) -> Estimate:
+    """An aggregate as a cell of a table."""
+    low, high = found.interval
+    return Estimate(found.value) if math.isnan(low) else Estimate(found.value, low, high)
+
+
+def mean_line(name: str, curves: Sequence[Sequence[tuple[float, float]]], colour: str) -> Series:
+    """The mean of curves, from where all have begun to where the first ends, with its interval."""
+    begin = max(points[0][0] for points in curves)
+    end = min(points[-1][0] for points in curves)
+    at = sorted({x for points in curves for x, _ in points if begin <= x <= end})
+    values = np.array([np.interp(at, *np.transpose(points)) for points in curves])
+    band = [student_interval(column) for column in values.T] if len(curves) > 1 else None
+    means = [float(value) for value in values.mean(axis=0)]
+    return Series(name, means, colour, at, band)
