@@ -32,7 +32,7 @@ save_every = 1
 """
 MARK = "CONQUR_TEST"
 """A variable by which runs' processes are known."""
-TIME = 120
+TIME = 300
 """Seconds after which something must have gone wrong."""
 
 
