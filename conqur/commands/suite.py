@@ -72,6 +72,8 @@ class Suite:
     """Where the runs are made: on this machine, or on a Ray cluster."""
     address: Annotated[str | None, option("HOST:PORT", "RAY_ADDRESS")] = None
     """Of the Ray cluster's head, which must ask for a token."""
+    price: Annotated[float | None, option("FLOAT", "none")] = None
+    """With plan: what an hour of a worker costs."""
     shard: Annotated[str | None, option("I/N", "all")] = None
     """Only the runs I, I + N, I + 2N, ..."""
     json: Flag = False
@@ -86,6 +88,8 @@ class Suite:
             return
         if self.study is None:
             raise UsageError("name a study's file, or one of `conqur suite list`")
+        if self.price is not None and (self.action != "plan" or not 0 <= self.price < 1e9):
+            raise UsageError("--price is for plan, and of a worker's hour: at least 0")
         if self.workers is not None and self.workers < 1:
             raise UsageError(f"--workers must be at least 1, got {self.workers}")
         study = read_study(self.study)
@@ -131,6 +135,7 @@ class Suite:
                 "runs": plan.runs,
                 "worker_seconds": plan.worker_seconds,
                 "seconds": {count: plan.seconds(count) for count in workers},
+                "cost": None if self.price is None else plan.worker_seconds / 3600 * self.price,
                 "memory": plan.memory,
                 "measured": [
                     {
@@ -152,8 +157,10 @@ class Suite:
                 f"{probe.job.name}: {probe.rate:.3g} {probe.unit}s/s, {probe.total:,} of them and "
                 f"{probe.start:.0f} s to start: {_long(probe.seconds)}, as {probe.runs} runs"
             )
+        hours = plan.worker_seconds / 3600
+        cost = "" if self.price is None else f", which cost {hours * self.price:,.2f}"
         memory = "" if plan.memory is None else f", {plan.memory / 1e9:.1f} GB of memory each"
-        print(f"{plan.runs} runs, {plan.worker_seconds / 3600:,.1f} hours of a worker{memory}")
+        print(f"{plan.runs} runs, {hours:,.1f} hours of a worker{cost}{memory}")
         for count in workers:
             here = " (this machine's default)" if count == mine else ""
             print(f"  {count:>3} at a time{here}: {_long(plan.seconds(count))}")

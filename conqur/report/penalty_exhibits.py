@@ -62,6 +62,7 @@ def penalty_exhibits(rows: Sequence[Trained], points: Sequence[TrainedPoint]) ->
         _margins(scores, best),
         _last_returns(curves),
         _weights(scores),
+        _human_normalised(rows, several),
         _effects(scores),
         _curves(curves, "curves", "Learning curves", "Fig. 2 and 8", None),
         _curves(curves, "curves-best", "Learning curves for the best λ", "Fig. 9", chosen),
@@ -236,6 +237,30 @@ def _weights(scores: Scores) -> Exhibit:
         head=("Algorithm", "λ", "games", *AGGREGATES, "better"),
         rows=tuple(rows),
         figures=tuple(figures),
+    )
+
+
+def _human_normalised(rows: Sequence[Trained], several: bool) -> Exhibit:
+    """Every λ over all games, in parts of the way from random play to people's."""
+    known: dict[tuple[str, float], dict[str, list[float]]] = {}
+    for row in rows:
+        if row.human_normalised is not None:
+            kind = (_member(row, several).algorithm, row.penalty_weight)
+            known.setdefault(kind, {}).setdefault(row.game, []).append(row.human_normalised)
+    table: list[tuple[Cell, ...]] = []
+    for (algorithm, weight), games in sorted(known.items()):
+        numbers = [as_estimate(aggregate(games, f)) for f in AGGREGATES.values()]
+        table.append((algorithm, number(weight), len(games), *numbers))
+    return Exhibit(
+        key="human-normalised",
+        title="Human-normalised scores",
+        paper="",
+        words=(
+            "0 is random play, 1 a person's; games without such numbers are left out. Intervals at "
+            "95 % are by a bootstrap that draws the seeds of a game anew."
+        ),
+        head=("Algorithm", "λ", "games", *AGGREGATES),
+        rows=tuple(table),
     )
 
 

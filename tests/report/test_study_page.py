@@ -97,6 +97,14 @@ def test_wins_and_aggregates_are_over_games():
     assert rows["0"][-1] is None
 
 
+def test_human_normalised_scores_are_summed_up_where_they_are_known():
+    rows = [row._replace(human_normalised=row.score / 10) for row in TRAINED[:6]] + TRAINED[6:]
+    shown = by_key(penalty_exhibits(rows, []))["human-normalised"]
+    assert [row[:3] for row in shown.rows] == [("DQN", str(weight), 1) for weight in range(3)]
+    assert shown.rows[0][3].value == 1.5
+    assert "human-normalised" not in by_key(penalty_exhibits(TRAINED, []))
+
+
 def test_curves_are_means_over_seeds_where_all_have_some():
     line = mean_line("λ", [[(1, 2.0), (3, 4.0)], [(2, 10.0), (3, 20.0), (4, 30.0)]], "red")
     assert list(line.at) == [2, 3]
