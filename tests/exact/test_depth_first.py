@@ -21,7 +21,7 @@ def search_all(problem, seed=0, batches=2, size=40, **settings):
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=90)
 @given(st.integers(0, 1_000_000), st.integers(2, 4), st.integers(2, 3), st.integers(1, 3))
 def test_finds_the_best_realizable_policy(seed, num_states, num_actions, num_features):
     problem = tabular.random_mdp(seed, num_states, num_actions, num_features)
