@@ -195,10 +195,19 @@ def study_jobs(folder: Path) -> tuple[Job, ...]:
     """
     try:
         told = json.loads((folder / JOBS).read_text("utf-8"))
-        jobs = [json.loads(line) for line in told]
-        return tuple(Job(name, tuple(typed), about, n) for name, typed, about, n in jobs)
+        jobs = [_job(*json.loads(line)) for line in told]
+        return tuple(jobs)
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{folder / JOBS} is no list of runs: {error}") from None
+
+
+def _job(name: Any, typed: Any, about: Any, episodes: Any) -> Job:
+    """A run of such a list; its name is that of a folder, and of none elsewhere."""
+    if not isinstance(name, str) or name != Path(name).name or name in ("", ".."):
+        raise ValueError(f"{str(name)[:60]!r} is no name of a run")
+    if not isinstance(about, dict) or not all(isinstance(word, str) for word in typed):
+        raise ValueError(f"{name[:60]!r} is no run")
+    return Job(name, tuple(typed), about, episodes)
 
 
 def _with_runs(folder: Path) -> Results:

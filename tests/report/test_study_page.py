@@ -336,8 +336,13 @@ def test_what_is_not_there_is_said_in_one_sentence(folder, conqur, tmp_path):
     complains("none of the 1 runs of", empty)
     (empty / "study.json").write_text("{}")
     complains("is done yet", empty)
-    (empty / "study.json").write_text("[3]")
-    complains("is no list of runs", empty)
+    for wrong in (
+        [3],
+        [json.dumps(["../../etc", ["train"], {}, 3])],
+        [json.dumps(["a", 3, {}, 3])],
+    ):
+        (empty / "study.json").write_text(json.dumps(wrong))
+        complains("is no list of runs", empty)
 
 
 def test_pictures_are_left_out_with_a_word_where_they_cannot_be_drawn(monkeypatch, tmp_path):
