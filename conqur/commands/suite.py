@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from conqur._files import replacing
+from conqur._messages import printable
 from conqur.commands.support import Flag, UsageError, announcer, option, say, warn
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class Suite:
         study = read_study(self.study)
         jobs = study.jobs()
         folder = self.dir or Path("studies") / study.name
+        _refuse_other(study, folder)
         if self.action == "plan":
             self._plan(study, _shard(jobs, self.shard), folder)
         elif self.action == "run":
@@ -224,7 +226,7 @@ class Suite:
             return
         width = max(len(row["run"]) for row in rows)
         for row in rows:
-            said = "" if row["state"] == "done" else row["said"][:60]
+            said = "" if row["state"] == "done" else printable(row["said"][:60])
             print(f"{row['run']:<{width}}  {row['state']:<8}  {said}".rstrip())
         counts = Counter(row["state"] for row in rows)
         print(", ".join(f"{count} {name}" for name, count in counts.items()))
@@ -316,6 +318,17 @@ def _check(study: "Study") -> None:
             make(network.env, 1).close()
 
 
+def _refuse_other(study: "Study", folder: Path) -> None:
+    """Refuse a folder that was made for something else."""
+    from conqur.suite.results import JOBS, study_jobs
+
+    if (folder / JOBS).exists() and study_jobs(folder) != study.jobs():
+        raise UsageError(
+            f"{folder} is of a study that was different, or was begun by another version of "
+            "conqur: name another --dir, or the old file"
+        )
+
+
 def _remember(study: "Study", file: Path | None, folder: Path) -> None:
     """Note what the folder is for, or refuse one that was for something else."""
     from conqur.suite.jobs import described
@@ -323,13 +336,8 @@ def _remember(study: "Study", file: Path | None, folder: Path) -> None:
     from conqur.suite.study import study_text
 
     told = json.dumps([described(job) for job in study.jobs()])
-    path = folder / JOBS
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if path.exists() and path.read_text("utf-8") != told:
-            raise UsageError(
-                f"{folder} is of a study that was different: name another --dir, or the old file"
-            )
         for name, text in ((JOBS, told), (STUDY, study_text(file or Path()))):
             with replacing(folder / name) as copy:
                 copy.write(text.encode())

@@ -262,7 +262,8 @@ def _scale(value: Number, low: Number, high: Number, start: Number, end: Number)
 
 
 def _y_axis(y: Callable[[Number], float], at: Sequence[Number]) -> str:
-    decimals = max(3, -floor(log10(at[1] - at[0]))) if len(at) > 1 else 3
+    apart = at[1] - at[0] if len(at) > 1 else 1.0
+    decimals = max(3, -floor(log10(apart))) if apart > 0 else 3
     return "".join(
         f'<line class="grid" x1="{LEFT}" x2="{RIGHT}" {_at(y(tick))}/>'
         f"{words(LEFT - 6, y(tick) + 4, number(tick, decimals), 'end')}"

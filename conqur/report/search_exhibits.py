@@ -320,7 +320,7 @@ def _scores(setting: Setting, measure: Measure, key: str, title: str, words: str
         known = paper_table(name).get(paper_name(game) or "", {}) if name else {}
         papers = [known.get(column) for column in ("conqur", "multi_dqn", "checkpoint")]
         penalised = [cell for column in own if (cell := cells[column]) is not None]
-        best = [max(penalised, default=None)] if len(own) > 1 else []
+        best = [max(penalised, key=lambda c: c.value, default=None)] if len(own) > 1 else []
         rows.append((game, estimate(of_game(before, game)), *cells.values(), *best, *papers))
     head = ("Game", "checkpoint", *columns, *(["ConQUR, best λ"] if len(own) > 1 else []))
     if len(own) > 1:

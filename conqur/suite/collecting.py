@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from conqur.report.lines import finite
 from conqur.report.trained_runs import grid_of, on_grid, read_curves
 from conqur.report.tuned_run import read_played
 from conqur.runs import RunError
-from conqur.runs.files import Damaged, read_json
+from conqur.runs.files import Damaged, file_size, read_json
 from conqur.runs.layout import CONFIG, LOG
 from conqur.suite.jobs import EVALUATION, Job, State, state
 from conqur.suite.tables import Trained, TrainedPoint, Tuned, TunedPoint
@@ -36,7 +37,7 @@ def _of_all(
             folder = job.folder(study)
             try:
                 found += (tuned if job.episodes is None else trained)(folder, job.about)
-            except (KeyError, TypeError, AttributeError) as error:
+            except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
                 raise RunError(f"{folder} is damaged, or no run of this version: {error}") from None
             except (Damaged, OSError) as error:
                 raise RunError(f"{folder}: {error}") from None
@@ -58,7 +59,7 @@ def trained_rows(folder: Path, about: dict[str, Any]) -> list[Trained]:
             preset=about["preset"],
             penalty_weight=float(network["network"]["penalty_weight"]),
             seed=network["network"]["seed"],
-            score=network["mean"],
+            score=finite(network["mean"]),
             score_low=network["interval"][0],
             score_high=network["interval"][1],
             human_normalised=network["human_normalised"],
@@ -70,8 +71,13 @@ def trained_rows(folder: Path, about: dict[str, Any]) -> list[Trained]:
 
 
 def trained_points(folder: Path, about: dict[str, Any]) -> list[TrainedPoint]:
-    """The learning curves of a training run; the arguments are those of `trained_rows`."""
-    points = []
+    """The learning curves of a training run; the arguments are those of `trained_rows`.
+
+    A run that ended before its first row of the log has none.
+    """
+    points: list[TrainedPoint] = []
+    if not (folder / LOG).exists() or not file_size(folder / LOG):
+        return points
     for curve in read_curves(folder / LOG, about["algorithm"]):
         grid = grid_of([curve], MOST_POINTS)
         member = (curve.kind.penalty_weight, curve.seed)

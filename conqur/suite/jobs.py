@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from conqur.runs.files import Damaged, read_json
-from conqur.runs.layout import CONFIG, NETWORKS
+from conqur.runs.layout import CHECKPOINTS, CONFIG, NETWORKS
 from conqur.tuning_run import SUMMARY
 
 EVALUATION = "evaluation.json"
@@ -52,7 +52,8 @@ class Job:
         """Whether it is a search that ended before it had its network: it cannot go on."""
         folder = self.folder(study)
         begun = self.arguments[0] == "tune" and (folder / CONFIG).exists()
-        return begun and not (folder / NETWORKS / "checkpoint.safetensors").exists()
+        saved = (folder / CHECKPOINTS).is_dir() and any((folder / CHECKPOINTS).iterdir())
+        return begun and not saved and not (folder / NETWORKS / "checkpoint.safetensors").exists()
 
     def log(self, study: Path) -> Path:
         """What the run's processes said."""

@@ -1,7 +1,6 @@
 """One run of a study, made to its end: its processes, its evaluation, and tries that failed."""
 
 import enum
-import shutil
 import tempfile
 import time
 from collections.abc import Generator, Iterator, Sequence
@@ -92,8 +91,11 @@ def _try(job: Job, study: Path, stop: StopRequest, worker: Worker) -> Generator[
     yield from _until_free(job, study, stop)
     if in_use(job.folder(study)):
         return Ending.STOPPED if stop else Ending.ELSEWHERE
+    if state(job, study) is State.DONE:  # by somebody else
+        return Ending.DONE
     if job.stillborn(study):
-        shutil.rmtree(job.folder(study))
+        aside = Path(tempfile.mkdtemp(prefix=f"{job.name}-", dir=study / "logs"))
+        job.folder(study).rename(aside / "run")
     log = job.log(study)
     good = yield from worker.obey(job.start(study), log=log, out=None, stop=stop)
     evaluation = job.evaluation(study)
@@ -107,7 +109,7 @@ def _try(job: Job, study: Path, stop: StopRequest, worker: Worker) -> Generator[
         return Ending.DONE
     if stop:
         return Ending.STOPPED
-    if not good and IN_USE in last_words(job, study):
+    if not good and (IN_USE in last_words(job, study) or in_use(job.folder(study))):
         return Ending.ELSEWHERE
     return Ending.FAILED
 

@@ -5,7 +5,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from signal import Signals
@@ -110,12 +110,13 @@ def _probe(job: Job, runs: int) -> Probe:
         began = time.monotonic()
         making = worker.obey(job.start(study), log=job.log(study), out=None, stop=stop)
         seen: list[tuple[float, int]] = []
+        ended: list[bool] = []
         unit, total, memory = "", 0, 0
         with stop_requested() as asked:
-            for _ in making:
+            for _ in _until_over(making, ended):
                 now = time.monotonic() - began
                 memory = max(memory, _memory(worker.pid))
-                found = re.findall(r"(level|step) ([\d,]+) of ([\d,]+)", last_words(job, study))
+                found = re.findall(r"(level|step) ([\d,]+) of ([\d,]+)", _said(job, study))
                 if found:
                     unit, at, total = found[-1][0], _number(found[-1][1]), _number(found[-1][2])
                     if not seen or seen[-1][1] < at:
@@ -127,7 +128,12 @@ def _probe(job: Job, runs: int) -> Probe:
                 time.sleep(POLL)
         if asked:
             raise KeyboardInterrupt
-        return _measured(job, runs, unit, total, seen, memory, study, time.monotonic() - began)
+        took = time.monotonic() - began
+        if len(seen) < 3 and ended == [True] and not stop:  # it is over already
+            return Probe(
+                job, runs, unit or "run", total or 1, (total or 1) / took, 0.0, memory or None
+            )
+        return _measured(job, runs, unit, total, seen, memory, study)
 
 
 def _measured(
@@ -138,14 +144,11 @@ def _measured(
     seen: list[tuple[float, int]],
     memory: int,
     study: Path,
-    took: float,
 ) -> Probe:
     """From when how many were over, to a rate."""
     if len(seen) < 2:
-        if not seen or seen[-1][1] < total:
-            said = last_words(job, study) or "it said nothing"
-            raise ValueError(f"{job.name} did not get going: {said}")
-        return Probe(job, runs, unit, total, total / took, 0.0, memory or None)  # it is over
+        said = last_words(job, study) or "it said nothing"
+        raise ValueError(f"{job.name} did not get going: {said}")
     (start, first), (end, last) = seen[0], seen[-1]
     rate = (last - first) / (end - start)
     return Probe(job, runs, unit, total, rate, max(0.0, start - first / rate), memory or None)
@@ -159,6 +162,17 @@ def _worker() -> Iterator[Worker]:
         yield worker
     finally:
         worker.close()
+
+
+def _until_over(making: Generator[None, None, bool], ended: list[bool]) -> Iterator[None]:
+    """What a worker yields; whether it ended well is noted."""
+    ended.append((yield from making))
+
+
+def _said(job: Job, study: Path) -> str:
+    """All that a run has printed."""
+    log = job.log(study)
+    return log.read_text("utf-8", errors="replace") if log.exists() else ""
 
 
 def _number(text: str) -> int:

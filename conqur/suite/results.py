@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from conqur.runs import RunError
-from conqur.runs.files import Damaged, read_json
+from conqur.runs.files import Damaged, file_size, read_json
 from conqur.runs.layout import CONFIG, LOG, MANIFEST
 from conqur.suite.collecting import (
     collect,
@@ -33,6 +33,8 @@ STUDY, JOBS, MADE_WITH = "study.toml", "study.json", "made_with.json"
 """In a study's folder: what was asked for, its runs, and the manifest of the first of them."""
 
 
+MOST_TEXT = 100_000
+"""Bytes of a study's file that is shown."""
 MAY_DIFFER = ("environment", "checkpoint", "preprocessing", "discount", "seed")
 """Settings in which searches differ that are averaged."""
 
@@ -132,10 +134,14 @@ def read_runs(folders: Sequence[Path]) -> Results:
                 if (folder / SUMMARY).exists():
                     rows += tuned_rows(folder, about)
                     done += 1
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise RunError(f"{folder} is damaged, or no run of this version: {error}") from None
         except (Damaged, OSError, ValueError) as error:
             raise RunError(f"{folder} cannot be reported on: {error}") from None
+    if not rows and not points:
+        raise RunError(f"{folders[0]} has nothing to show yet: its log is empty")
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise RunError("a run is named twice: its numbers would count twice")
     if len(commands) != 1:
         raise RunError("some of these runs train and some tune: report on them apart")
     if commands == {"train"}:
@@ -194,10 +200,11 @@ def study_jobs(folder: Path) -> tuple[Job, ...]:
         ValueError: if the folder's list of them is none.
     """
     try:
+        file_size(folder / JOBS)  # a file, and no device
         told = json.loads((folder / JOBS).read_text("utf-8"))
         jobs = [_job(*json.loads(line)) for line in told]
         return tuple(jobs)
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, RecursionError, Damaged) as error:
         raise ValueError(f"{folder / JOBS} is no list of runs: {error}") from None
 
 
@@ -251,8 +258,8 @@ def manifest(run: Path) -> dict[str, Any]:
 
 def _text_or_nothing(path: Path) -> str:
     try:
-        return path.read_text("utf-8", errors="replace")[:20_000]
-    except OSError:
+        return path.read_text("utf-8", errors="replace") if file_size(path) < MOST_TEXT else ""
+    except (OSError, Damaged):
         return ""
 
 

@@ -16,8 +16,10 @@ algorithms are those in `ARMS`. A network that does not say which game it plays 
 conqur are in the folder `studies` beside this file, and known by their names.
 """
 
+import math
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -61,6 +63,9 @@ DECIDED = (
     *("seed", "seeds"),
 )
 """Options of the commands that are no settings."""
+OF_ARMS = ("children", "help", "refit", "scoring", "search")
+"""Settings that make an algorithm what it is."""
+MOST_RUNS = 100_000
 KEYS = ("command", *LISTS, "networks", *NUMBERS, "together", "settings")
 
 
@@ -127,13 +132,15 @@ class Study:
         for weight in self.penalty_weights:
             _checks.number("penalty_weights", weight, at_least=0)
         for name in self.settings:
-            if name.replace("-", "_") in DECIDED:
+            if name.replace("-", "_") in (*DECIDED, *OF_ARMS):
                 raise ValueError(f"settings must not have {name}: the study itself says it")
         for name, at_least in (("seeds", 1), ("first_seed", 0), ("episodes", 1), ("retries", 0)):
             _checks.short_count(name, getattr(self, name), at_least=at_least)
-        names = [job.name for job in self.jobs()]
-        for name in names:
-            if names.count(name) > 1:
+        lists = (*(getattr(self, name) or (0,) for name in (*LISTS, "networks")), range(self.seeds))
+        if math.prod(map(len, lists)) > MOST_RUNS:
+            raise ValueError(f"a study has at most {MOST_RUNS:,} runs")
+        for name, count in Counter(job.name for job in self.jobs()).items():
+            if count > 1:
                 raise ValueError(f"two runs would be called {name}: their names are too much alike")
 
     def jobs(self) -> tuple[Job, ...]:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from conqur.runs.files import Damaged, file_size
+
 RESULTS, CURVES = "results.csv", "curves.csv"
 LARGEST = 64 << 20
 """Bytes of a table that is read."""
@@ -128,11 +130,13 @@ def read_csv(kinds: Sequence[type[Any]], path: Path) -> tuple[type[Any], list[An
         ValueError: if it is none of them.
     """
     try:
-        if path.stat().st_size > LARGEST:
+        if file_size(path) > LARGEST:
             raise ValueError(f"{path} is too large to be true")
         lines = list(csv.reader(io.StringIO(path.read_text("utf-8"), newline=""), strict=True))
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except Damaged as error:
+        raise ValueError(f"{path}: {error}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{path} is no table: {error}") from None
     head = tuple(lines[0]) if lines else ()

@@ -188,6 +188,17 @@ def test_a_search_that_diverged_counts_as_its_checkpoint():
     assert "In 1 of 4 runs all nodes diverged" in shown["algorithms"].words
 
 
+def test_the_best_of_equal_weights_is_one_of_them():
+    rows = [
+        tuned("g", "conqur", 1.0, 0, 0.0, 0.0),
+        tuned("g", "conqur", 1.0, 1, 0.0, 0.0),
+        tuned("g", "conqur", 10.0, 0, 0.0, 0.0),  # without an interval
+    ]
+    shown = by_key(search_exhibits(rows, []))["scores"]
+    assert shown.rows[0][-1].value == 0.0
+    assert shown.head[-1] == "ConQUR, best λ"
+
+
 def test_the_refit_stands_beside_the_others():
     rows = [*TUNED, tuned("ALE/Alien-v5", "refit", 0.0, 0, 10.0, 12.0, nodes=1)]
     shown = by_key(search_exhibits(rows, []))
@@ -379,12 +390,20 @@ def test_a_training_run_has_a_page(tmp_path, conqur):
     assert "Mean Q-value" not in page  # nothing is known of it
     status, _, err = conqur("report", run, run, "--output", tmp_path / "both.html")
     assert status == 1
+    assert "a run is named twice" in err
+    shutil.copytree(run, tmp_path / "copy")
+    _, _, err = conqur("report", run, tmp_path / "copy", "--output", tmp_path / "both.html")
     assert "seed 0 is in more than one of the runs" in err
     other = tmp_path / "other"
     shutil.copytree(run, other)
     (other / "config.json").write_text(json.dumps({"environment": "g", "algorithm": "ddqn"}))
     status, out, _ = conqur("report", run, other, "--output", tmp_path / "both.html")
     assert (status, out.partition("\n")[0]) == (0, "2 runs: 0 of 2 runs")
+    tiny = text.replace('"loss": 0.5', '"loss": 2e-13')
+    (run / "log.jsonl").write_text(tiny)
+    assert conqur("report", run)[0] == 0
+    (run / "log.jsonl").write_text("")
+    assert "its log is empty" in conqur("report", run)[2]
     (run / "log.jsonl").write_text('{"step": "x"}\n{}\n')
     status, _, err = conqur("report", run)
     assert status == 1

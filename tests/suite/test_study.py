@@ -117,6 +117,8 @@ def test_games_that_are_code_are_named_again(tmp_path):
     ("old", "new", "words"),
     [
         ("steps = 600", "seed = 3", "settings must not have seed"),
+        ("steps = 600", 'scoring = "rollouts"', "settings must not have scoring"),
+        ("seeds = 3", "seeds = 2_000_000_000", "at most 100,000 runs"),
         ('command = "train"', "", "command is missing"),
         ('command = "train"', 'command = "walk"', "must be train or tune"),
         ("games", "gamess", "there is no key 'gamess'; is 'games' meant"),
