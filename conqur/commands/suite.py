@@ -164,7 +164,7 @@ class Suite:
         memory = "" if plan.memory is None else f", {plan.memory / 1e9:.1f} GB of memory each"
         print(f"{plan.runs} runs, {hours:,.1f} hours of a worker{cost}{memory}")
         for count in workers:
-            here = " (this machine's default)" if count == mine else ""
+            here = f" ({'as asked' if self.workers else 'the default here'})" * (count == mine)
             print(f"  {count:>3} at a time{here}: {_long(plan.seconds(count))}")
         print(
             "Workers are taken to be as fast as this machine with one run, and games as the first "
@@ -177,9 +177,8 @@ class Suite:
         make = self._engine()
         _check(study)
         _remember(study, self.study, folder)
-        before = sum(state(job, folder) is State.DONE for job in jobs)
         with announcer() as announce:
-            shown = _Shown(len(jobs), before, folder, announce, quiet=self.json)
+            shown = _Shown(len(jobs), folder, announce, quiet=self.json)
             outcome = make(jobs, folder, retries=study.retries, show=shown.update)
         states = Counter(state(job, folder).value for job in jobs)
         if self.json:
@@ -264,8 +263,8 @@ class Suite:
 class _Shown:
     """One line about all runs, as often as something changed."""
 
-    def __init__(self, total: int, done: int, folder: Path, announce: Any, *, quiet: bool) -> None:
-        self._total, self._done, self._folder = total, done, folder
+    def __init__(self, total: int, folder: Path, announce: Any, *, quiet: bool) -> None:
+        self._total, self._folder = total, folder
         self._announce, self._quiet, self._last = announce, quiet, ""
 
     def update(self, busy: Sequence["Job"], waiting: int) -> None:

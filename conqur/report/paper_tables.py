@@ -46,7 +46,7 @@ def paper_table(name: str) -> dict[str, dict[str, float | None]]:
 def paper_name(game: str) -> str | None:
     """What the paper calls an Atari game; None for any other environment."""
     match = re.fullmatch(r"(?:ALE/)?([A-Za-z]+?)(?:NoFrameskip|Deterministic)?-v\d", game)
-    known = {_singular(name) for name in paper_table(SEARCH_16)} | set(paper_table(PENALTY))
+    known = {*paper_table(SEARCH_16), *paper_table(PENALTY)}
     return match[1] if match and match[1] in known else None
 
 

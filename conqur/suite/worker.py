@@ -1,4 +1,4 @@
-"""A process that makes runs one after another: what one has compiled, the next finds ready.
+"""A process that makes runs one after another: much of what one compiled, the next finds ready.
 
 The process reads orders from its standard input, a line of JSON each: what is typed, and where what
 is printed goes. It answers each with a line, the exit status. When its input is closed, its parent
