@@ -10,6 +10,7 @@ rounding: a network's last bits may differ between batch sizes, and turn a tie.)
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -20,12 +21,14 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from conqur import _checks, statistics
 from conqur.environments.interface import JaxEnvironment, Spec, Step, VectorEnvironment, push
-from conqur.environments.jax_env import HostedJax, step_games
+from conqur.environments.jax_env import HostedJax, begin_games, step_games
 
 PATIENCE = 27_000
 """The most steps of an episode, where no time limit ends it before: the paper's 108,000 frames."""
 REPORT_EVERY = 100
-"""Steps between two reports of progress, and in one dispatch where games compile."""
+"""Steps between two reports of progress."""
+AT_ONCE = 32
+"""Steps in one dispatch where games compile; a copy whose game is over waits for its end."""
 FEW = 16
 """So many games are not worth another compiled program for fewer."""
 
@@ -101,17 +104,19 @@ def evaluate(
     """Play `policies` ε-greedy policies beside one another; one `Evaluation` for each.
 
     Episodes are played in rounds: all copies begin together and those that are done rest until all
-    are, so that no policy's episodes are counted because they were short. With `frames`, a policy
-    plays its episodes 0, 1, 2, … until their frames come to that many, and the one that crosses
-    the line is played to its end and counted, as in Dopamine: leaving it out would leave out the
-    long ones. No-op starts and time limits are the environment's; without such a limit an episode
-    is broken off after `PATIENCE` steps, and counted.
+    are; where games compile, a copy that is done begins its policy's next episode. Which episodes
+    count is a matter of their numbers, so none is counted because it was short. With `frames`, a
+    policy plays its episodes 0, 1, 2, … until their frames come to that many, and the one that
+    crosses the line is played to its end and counted, as in Dopamine: leaving it out would leave
+    out the long ones. No-op starts and time limits are the environment's; without such a limit an
+    episode is broken off after `PATIENCE` steps, and counted.
 
     Args:
         q: from observations [K, E, *observation_shape] to Q-values [K, E, A], in JAX: policy k
             answers for [k]. As an equinox module or a `jax.tree_util.Partial` with arrays as
             arguments it is compiled once for all calls; a plain function anew for each function.
-        environment: of K·E copies, with any E; all are reset, and again between rounds.
+        environment: of K·E copies, with any E; all are reset, and again between rounds. Where games
+            compile, it is not touched: they are played inside of a program.
         policies: K.
         episodes: how many each policy plays.
         frames: how many each policy plays, if `episodes` do not end it before. At least one of the
@@ -130,9 +135,12 @@ def evaluate(
             f"environment has {environment.num_envs} copies, which {policies} policies cannot "
             f"share evenly: make it with a multiple of {policies}"
         )
-    play = _Play.nothing(policies)
-    while not budget.spent(play):
-        play = _play_round(q, environment, play, budget, epsilon, seed, on_progress)
+    if isinstance(environment, HostedJax):
+        play = _play_compiled(q, environment, policies, budget, epsilon, seed, on_progress)
+    else:
+        play = _Play.nothing(policies)
+        while not budget.spent(play):
+            play = _play_round(q, environment, play, budget, epsilon, seed, on_progress)
     on_progress(1.0)
     return _evaluations(play, budget, frame_skip)
 
@@ -157,7 +165,7 @@ def act(
         frames: the newest, [N, ...] with N = K·E.
         reset: where a new episode began, [N].
         keys: of the episodes.
-        time: how many times each of them acted before.
+        time: how many times each of them acted before, one number or [K, E].
         epsilon: the probability of a random action.
 
     Returns:
@@ -173,9 +181,9 @@ def act(
             f"q must give Q-values of shape {list(wanted)}, one for each of the "
             f"{wanted[-1]} actions of {spec.name}, got {list(q_values.shape)}"
         )
-    options = (None, None, None)
-    explorations = jax.vmap(jax.vmap(_exploration, (0, *options)), (0, *options))
-    explore, at_random = explorations(keys, time, epsilon, wanted[-1])
+    options = (0, 0, None, None)
+    explorations = jax.vmap(jax.vmap(_exploration, options), options)
+    explore, at_random = explorations(keys, jnp.broadcast_to(time, rows), epsilon, wanted[-1])
     actions = jnp.where(explore, at_random, jnp.argmax(q_values, axis=-1))
     actions = jnp.where(jnp.isnan(q_values).any(axis=-1), -1, actions)
     return observations, jnp.ravel(actions), q_values
@@ -229,6 +237,15 @@ class _Play(NamedTuple):
             finished=self.finished | (game_over & counts).any(axis=0),
         )
 
+    def of(self, numbers: Int[np.ndarray, "K E"]) -> "_Play":
+        """Some episodes of each policy."""
+        return _Play(*(np.take_along_axis(values, numbers, axis=1) for values in self))
+
+    def put(self, numbers: Int[np.ndarray, "K E"], some: "_Play") -> None:
+        """Write down some episodes of each policy."""
+        for values, others in zip(self, some, strict=True):
+            np.put_along_axis(values, numbers, others, axis=1)
+
     def followed_by(self, later: "_Play") -> "_Play":
         return _Play(*(np.concatenate(both, axis=1) for both in zip(self, later, strict=True)))
 
@@ -257,6 +274,10 @@ class _Budget(NamedTuple):
     def pending(self, play: _Play) -> Bool[np.ndarray, "K I"]:
         """Which episodes have to go on."""
         return self.needed(play) & ~play.over
+
+    def goes_on(self, policy: int, number: int, play: _Play) -> bool:
+        """Whether a policy plays an episode after those it began, its first `number`."""
+        return number < self.episodes and int(play.lengths[policy].sum()) < self.steps
 
     def progress(self, play: _Play) -> Float[np.ndarray, " K"]:
         """How much of the budget each policy used."""
@@ -316,8 +337,6 @@ def _play_round(
         keys=jnp.broadcast_to(keys, (policies, copies)),
     )
     now = _Play.nothing(policies, copies)
-    if isinstance(environment, HostedJax):
-        return _play_compiled(q, environment, table, frames, earlier, budget, epsilon, on_progress)
     play = earlier.followed_by(now)
     actions = np.zeros(environment.num_envs, np.int32)
     time = 0
@@ -348,63 +367,114 @@ def _play_round(
     return play
 
 
+class _Games(NamedTuple):
+    """The games that are played inside of a program, one in each copy."""
+
+    observations: Array
+    """[N, *observation_shape], before the newest frames."""
+    episodes: Any
+    frames: Array
+    reset: Bool[Array, " N"]
+    time: Int[Array, " N"]
+    """How many steps each has had."""
+
+
 def _play_compiled(
     q: Callable[[Any], Any],
     environment: HostedJax,
-    table: _Table,
-    frames: np.ndarray,
-    earlier: _Play,
+    policies: int,
     budget: _Budget,
     epsilon: float,
+    seed: int,
     on_progress: Callable[[float], None],
 ) -> _Play:
-    """A round whose games compile: many steps at a time. What is over is played on, not counted."""
-    policies, first = earlier.lengths.shape
-    now = _Play.nothing(policies, table.copies.shape[1])
-    play = earlier.followed_by(now)
-    keys, episodes = environment.under_way()
-    games = (table.observations, episodes, frames, np.ones(len(frames), bool))
-    time = 0
-    while budget.pending(play)[:, first:].any():
-        games, (chosen, rewards, game_over) = _many_steps(
-            q,
-            environment.environment,
-            (table.keys, keys),
-            games,
-            np.int32(time),
-            np.float32(epsilon),
-        )
+    """Play the episodes of games that compile: a copy begins its policy's next one after another.
+
+    What is over is played on until the end of its dispatch, and not counted.
+    """
+    game = environment.environment
+    shape = (policies, environment.num_envs // policies)
+    numbers = np.tile(np.arange(shape[1]), (policies, 1))
+    begun = [shape[1]] * policies
+    play = _Play.nothing(*shape)
+    keys = _keys(seed, numbers)
+    games = _begin(game, keys)
+    while budget.pending(play).any():
+        games, (chosen, rewards, game_over) = _many_steps(q, game, keys, games, np.float32(epsilon))
         checked_actions(chosen)
-        now = now.after_many(np.asarray(rewards), np.asarray(game_over))
-        play = earlier.followed_by(now)
+        now = play.of(numbers).after_many(np.asarray(rewards), np.asarray(game_over))
+        play.put(numbers, now)
+        fresh = np.zeros(shape, bool)
+        for policy, copy in np.argwhere(now.over).tolist():
+            if budget.goes_on(policy, begun[policy], play):
+                numbers[policy, copy] = begun[policy]
+                begun[policy] += 1
+                fresh[policy, copy] = True
+        if fresh.any():
+            play = play.followed_by(_Play.nothing(policies, max(begun) - play.scores.shape[1]))
+            keys = _keys(seed, numbers)
+            games = _where(np.ravel(fresh), _begin(game, keys), games)
         on_progress(float(budget.progress(play).mean()))
-        time += REPORT_EVERY
     return play
+
+
+class _Keys(NamedTuple):
+    """Of the episodes that are played: of ε-greedy play, and of the games."""
+
+    acting: Key[Array, "K E"]
+    playing: Key[Array, " N"]
+
+
+def _keys(seed: int, numbers: Int[np.ndarray, "K E"]) -> _Keys:
+    seeds, acting = episode_seeds(seed, np.ravel(numbers).tolist())
+    playing = jax.vmap(jax.random.key)(np.array(seeds, np.uint32))
+    return _Keys(acting.reshape(numbers.shape), playing)
+
+
+@eqx.filter_jit
+def _begin(environment: JaxEnvironment[Any], keys: _Keys) -> _Games:
+    """New episodes, by their keys."""
+    copies, spec = keys.playing.shape[0], environment.spec
+    episodes, frames = begin_games(environment, keys.playing)
+    return _Games(
+        observations=jnp.zeros((copies, *spec.observation_shape), spec.frame_dtype),
+        episodes=episodes,
+        frames=frames,
+        reset=jnp.ones(copies, bool),
+        time=jnp.zeros(copies, jnp.int32),
+    )
+
+
+@jax.jit
+@jax.vmap
+def _where(fresh: Bool[Array, ""], new: _Games, old: _Games) -> _Games:
+    return jax.tree.map(partial(jnp.where, fresh), new, old)
 
 
 @eqx.filter_jit
 def _many_steps(
     q: Callable[[Any], Any],
     environment: JaxEnvironment[Any],
-    keys: tuple[Key[Array, "K E"], Key[Array, " N"]],
-    games: tuple[Any, Any, Any, Any],
-    time: Any,
+    keys: _Keys,
+    games: _Games,
     epsilon: Any,
-) -> tuple[Any, tuple[Int[Array, "T N"], Float[Array, "T N"], Bool[Array, "T N"]]]:
-    """`REPORT_EVERY` steps of all games: where they are then; actions, rewards, games over."""
-    acting, playing = keys
+) -> tuple[_Games, tuple[Int[Array, "T N"], Float[Array, "T N"], Bool[Array, "T N"]]]:
+    """`AT_ONCE` steps of all games: where they are then; actions, rewards, games over."""
+    rows, spec = keys.acting.shape, environment.spec
 
-    def step(games: Any, time: Any) -> Any:
-        observations, episodes, frames, reset = games
-        observations, actions, _ = act(
-            q, environment.spec, observations, frames, reset, acting, time, epsilon
+    def step(games: _Games, nothing: None) -> Any:
+        before = games.observations.reshape(*rows, *spec.observation_shape)
+        time = games.time.reshape(rows)
+        seen, actions, _ = act(
+            q, spec, before, games.frames, games.reset, keys.acting, time, epsilon
         )
-        episodes, found = step_games(environment, playing, time + 1, episodes, actions)
-        games = (observations, episodes, found.frame, found.reset)
+        now = games.time + 1
+        episodes, found = step_games(environment, keys.playing, now, games.episodes, actions)
+        observations = seen.reshape(games.observations.shape)
+        games = _Games(observations, episodes, found.frame, found.reset, now)
         return games, (actions, found.reward, found.game_over)
 
-    begun = jax.tree.map(jnp.asarray, games)
-    return jax.lax.scan(step, begun, time + jnp.arange(REPORT_EVERY, dtype=jnp.int32))
+    return jax.lax.scan(step, games, length=AT_ONCE)
 
 
 def checked_actions(chosen: Int[Array, "*T N"]) -> Int[np.ndarray, "*T N"]:

@@ -143,6 +143,29 @@ def test_neither_company_nor_width_matters(name, rule, alone):
         assert result == together[k]
 
 
+@pytest.mark.parametrize("copies", [1, 3])
+@pytest.mark.parametrize(
+    ("rule", "patience"),
+    [
+        ({"episodes": 7}, evaluation.PATIENCE),
+        ({"frames": 500, "frame_skip": 2}, evaluation.PATIENCE),
+        ({"episodes": 5, "frames": 100}, evaluation.PATIENCE),
+        ({"episodes": 7}, evaluation.AT_ONCE + 5),
+        ({"frames": 150}, 20),
+    ],
+)
+def test_what_compiles_scores_as_step_by_step(monkeypatch, rule, patience, copies):
+    monkeypatch.setattr(evaluation, "PATIENCE", patience)
+    num_envs = 3 * copies
+    compiled = make("MinAtar/Breakout", num_envs)
+    settings = {"policies": 3, "epsilon": 0.2, "seed": 4, **rule}
+    q = Chaos.of(compiled.spec, 3)
+    found = evaluate(q, compiled, **settings)
+    hosted = Grouped(lambda size: make("MinAtar/Breakout", size), num_envs, num_envs)
+    assert found == evaluate(q, hosted, **settings)
+    assert len({result.lengths for result in found}) > 1
+
+
 def test_policies_are_paired():
     environment = Script(6, length=lengths_by_seed)
     first, second = evaluate(always(1), environment, policies=2, episodes=5, epsilon=0.5, seed=3)

@@ -249,12 +249,12 @@ def step_games(
     episodes: Any,
     actions: Int[Any, " N"],
 ) -> tuple[Any, Step]:
-    """Step number `time` of all episodes, counted from one."""
+    """Step number `time` of all episodes, or of each its own, counted from one."""
     return jax.vmap(environment.step)(_fold_in(keys, time), episodes, actions)
 
 
 def _fold_in(keys: Key[Array, " N"], time: Any) -> Key[Array, " N"]:
-    return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, time)
+    return jax.vmap(jax.random.fold_in)(keys, jnp.broadcast_to(time, keys.shape))
 
 
 def _frame(spec: Spec, observation: Any) -> Array:

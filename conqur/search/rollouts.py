@@ -20,6 +20,9 @@ from conqur.search.approximator import Approximator
 
 MOST_COPIES = 256
 """Copies of the environment that are played at once."""
+MOST_COMPILED = {"cpu": 64}
+"""The same of games that compile. They play on without a pause: a CPU is busy with few, and where
+all steps take about as long, which is elsewhere, more are better."""
 LARGEST = 1e15
 """Weights beyond this make values that 32 bits do not hold."""
 
@@ -85,11 +88,7 @@ class Rollouts:
             episodes: how many each plays.
             seed: of the starts.
         """
-        copies = min(episodes, MOST_COPIES)
-        parts = -(-len(thetas) // max(1, MOST_COPIES // copies))
-        at_once = -(-len(thetas) // parts)  # as evenly as it goes: what is left over is played, too
-        if self._compiles():  # for every number of its own: let them be few
-            at_once = 2 ** (at_once - 1).bit_length()
+        at_once, copies = self._seats(len(thetas), episodes)
         environment = self._environment(at_once * copies)
         found: list[Evaluation] = []
         for first in range(0, len(thetas), at_once):
@@ -161,15 +160,28 @@ class Rollouts:
             self._environment_now = self._make(copies)
         return self._environment_now
 
-    def _compiles(self) -> bool:
+    def _seats(self, thetas: int, episodes: int) -> tuple[int, int]:
+        """How many regressors are played at once, and in how many copies of the game each."""
         if self._environment_now is None:
             self._environment_now = self._make(1)
-        return isinstance(self._environment_now, HostedJax)
+        if isinstance(self._environment_now, HostedJax):
+            most = MOST_COMPILED.get(jax.default_backend(), 1024)
+            at_once = min(most, _rounded(thetas))
+            return at_once, min(episodes, most // at_once)
+        copies = min(episodes, MOST_COPIES)
+        parts = -(-thetas // max(1, MOST_COPIES // copies))
+        return -(-thetas // parts), copies  # as evenly as it goes: what is left is played, too
 
 
 def is_finite(theta: Any) -> bool:
     """Whether a regressor gives values that are numbers: one that diverged does not."""
     return all(bool((np.abs(leaf) < LARGEST).all()) for leaf in jax.tree.leaves(theta))
+
+
+def _rounded(count: int) -> int:
+    """Up to the next of 1, 2, 3, 4, 6, 8, 12, …: each number has its own compiled program."""
+    power: int = 2 ** (count - 1).bit_length()
+    return 3 * power // 4 if count <= 3 * power // 4 else power
 
 
 def _part_of(
