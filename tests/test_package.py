@@ -18,8 +18,10 @@ from conqur.dqn import Diagnostics
 from conqur.pretrained import card
 from conqur.report.charts import number
 from conqur.report.run_page import headline
+from conqur.report.study_page import study_exhibits
 from conqur.report.tuned_run import read_tuned
 from conqur.statistics import difference
+from conqur.suite.results import read_results
 
 ROOT = Path(__file__).parent.parent
 
@@ -319,6 +321,38 @@ def test_runs_in_the_results_are_told_as_they_were(folder):
     assert headline(told) in html.unescape(
         (ROOT / "results/tuning" / folder / "report.html").read_text()
     )
+
+
+def test_the_search_study_is_told_as_it_came_out():
+    results = read_results(ROOT / "results/studies/minatar_search")
+    assert len(results.rows) == results.runs == 125
+    (shown,) = (e for e in study_exhibits(results) if e.key == "algorithms")
+    found = words("results/README.md")
+    for name, *cells in shown.rows:
+        row = dict(zip(shown.head[1:], cells, strict=True))
+        iqm = f"{row['IQM'].value:.2f} ({row['IQM'].low:.2f} to {row['IQM'].high:.2f})"
+        assert f"| {name} | {iqm} | {row['handed back']} of 25 |" in found
+    space, freeway = (
+        {
+            (row.algorithm, row.penalty_weight): np.mean(
+                [
+                    other.score_by_score
+                    for other in results.rows
+                    if (other.game, other.algorithm, other.penalty_weight)
+                    == (game, row.algorithm, row.penalty_weight)
+                ]
+            )
+            for row in results.rows
+        }
+        for game in ("MinAtar/SpaceInvaders", "MinAtar/Freeway")
+    )
+    plain = (("multi-dqn", 0), ("no-penalty", 0))
+    weights = [("conqur", weight) for weight in (1, 10, 100)]
+    assert (
+        "to {:.1f} points (multi-DQN) and {:.1f} (search)".format(*map(space.get, plain)) in found
+    )
+    assert "has {:.1f}, {:.1f} and {:.1f}.".format(*map(space.get, weights)) in found
+    assert "to {:.1f}, {:.1f} and {:.1f} with λ".format(*map(freeway.get, weights)) in found
 
 
 def test_the_diagnosis_in_the_readme_is_that_of_the_results():

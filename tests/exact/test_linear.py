@@ -74,7 +74,7 @@ def problems(draw, elements=None):
     return features, actions
 
 
-@settings(max_examples=250)
+@settings(max_examples=150)
 @given(problems())
 def test_agrees_with_an_independent_lp(problem):
     features, actions = problem
@@ -84,7 +84,7 @@ def test_agrees_with_an_independent_lp(problem):
     assert verdict.outcome is (Consistency.CONSISTENT if by_lp else Consistency.INCONSISTENT)
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(problems(elements=st.floats(-1e3, 1e3).map(lambda x: round(x, 4))))
 def test_agrees_with_an_independent_lp_on_real_features(problem):
     features, actions = problem

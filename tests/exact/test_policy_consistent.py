@@ -43,7 +43,7 @@ def small_problems(draw):
     )
 
 
-@settings(max_examples=70)
+@settings(max_examples=35)
 @given(small_problems())
 def test_pcvi_equals_brute_force(problem):
     mdp, features = tabular.random_mdp(**problem)
@@ -54,7 +54,7 @@ def test_pcvi_equals_brute_force(problem):
     assert (tabular.greedy_policy(features, result.theta) == result.policy).all()
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(st.integers(0, 1_000_000))
 def test_pcvi_equals_brute_force_on_degenerate_features(seed):
     """Small integer features: parallel rows, ties, actions that never win."""
@@ -65,7 +65,7 @@ def test_pcvi_equals_brute_force_on_degenerate_features(seed):
     np.testing.assert_allclose(pcvi(mdp, features).value, brute_force(mdp, features), atol=1e-7)
 
 
-@settings(max_examples=60)
+@settings(max_examples=35)
 @given(st.integers(0, 1_000_000))
 def test_pcql_converges_to_the_best_realizable_value(seed):
     mdp, features = tabular.random_mdp(
