@@ -85,6 +85,8 @@ class Report:
             raise UsageError("a page about several runs is in none of their folders: say --output")
         if self.watch and (self.output is not None or self.export is not None):
             raise UsageError("--watch writes no file: leave --output and --export away")
+        if self.export is not None and self.export.exists() and not self.export.is_dir():
+            raise UsageError(f"--export {self.export} is a file: name a folder")
         if self.port is not None and not self.watch:
             raise UsageError("--port is where --watch shows the page: give both")
 

@@ -188,12 +188,16 @@ class Suite:
         for job in outcome.failed:
             tell(f"Given up: {job.name}, see {job.log(folder)}")
         if outcome.stopped_by is not None:
-            tell("Stopped; all is saved. The same command goes on.")
+            tell("Stopped. The same command goes on from what is saved.")
             raise SystemExit(128 + outcome.stopped_by)
-        if outcome.failed:
-            raise SystemExit(1)
         if states[State.DONE] == len(jobs):
             tell(f"Next: conqur suite collect {self.study}")
+            return
+        others = [job.name for job in jobs if state(job, folder) in (State.BEGUN, State.WAITING)]
+        if others:
+            more = f" and {len(others) - 3} more" * (len(others) > 3)
+            tell(f"Somebody else is making {', '.join(others[:3])}{more}: wait, and try again.")
+        raise SystemExit(1)
 
     def _engine(self) -> "Callable[..., Outcome]":
         """What makes the runs."""
@@ -250,7 +254,7 @@ class Suite:
         first = next(job.folder(folder) for job in jobs if job.name == rows[0].run)
         written[MADE_WITH] = (json.dumps(manifest(first), indent=2) + "\n").encode()
         for name, content in written.items():
-            with replacing(folder / name) as file:
+            with replacing(folder / name, follow=False) as file:
                 file.write(content)
         if self.json:
             print(json.dumps([row._asdict() for row in rows]))
@@ -307,14 +311,17 @@ def _check(study: "Study") -> None:
     from conqur.environments import make
     from conqur.pretrained import find_networks
 
+    kinds: dict[tuple[str, str], Any] = {}
     for job in study.jobs():
-        parse(job.arguments)
+        kinds.setdefault((job.about["algorithm"], job.about["preset"]), parse(job.arguments))
     for game in study.games:
         make(game, 1).close()
     for network in study.networks:
         find_networks(network.file)
         if network.env:
             make(network.env, 1).close()
+    for command in kinds.values():
+        command.check()
 
 
 def _refuse_other(study: "Study", folder: Path) -> None:
@@ -338,7 +345,7 @@ def _remember(study: "Study", file: Path | None, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in ((JOBS, told), (STUDY, study_text(file or Path()))):
-            with replacing(folder / name) as copy:
+            with replacing(folder / name, follow=False) as copy:
                 copy.write(text.encode())
     except OSError as error:
         raise UsageError(f"--dir {folder} cannot be used: {error.strerror}") from error

@@ -151,6 +151,11 @@ class Train:
         if outcome.stopped_by is not None:
             raise SystemExit(128 + outcome.stopped_by)  # as shells count it
 
+    def check(self) -> None:
+        """Refuse settings that make no training."""
+        with named_as_typed(OPTIONS):
+            self._config()
+
     def _start(self, command: str) -> tuple[Path, "TrainConfig", "Outcome"]:
         from conqur.runs import RunDirectory
         from conqur.training_run import run_training

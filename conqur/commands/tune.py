@@ -180,6 +180,12 @@ class Tune:
         if found.stopped_by is not None:
             raise SystemExit(128 + found.stopped_by)
 
+    def check(self) -> None:
+        """Refuse a network that is none, and settings that make no search."""
+        with named_as_typed(OPTIONS):
+            _, network = self._network()
+            self._config(network)
+
     def _start(self, command: str) -> tuple[Path, "Found"]:
         from conqur.pretrained import to_bytes
         from conqur.runs import RunDirectory

@@ -37,7 +37,7 @@ def export(
         warn(f"no pictures are written as PNG: {error}")
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        with replacing(folder / name) as file:
+        with replacing(folder / name, follow=False) as file:
             file.write(content)
     return [folder / name for name in files]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from signal import Signals
 
 from conqur._files import replacing
-from conqur.runs import StopRequest
-from conqur.runs.lock import in_use
+from conqur.runs import RunError, StopRequest
+from conqur.runs.lock import Lock, in_use
 from conqur.suite.jobs import Job, State, last_words, state
 from conqur.suite.worker import PATIENCE, Worker
 
@@ -96,15 +96,12 @@ def _try(job: Job, study: Path, stop: StopRequest, worker: Worker) -> Generator[
     if job.stillborn(study):
         aside = Path(tempfile.mkdtemp(prefix=f"{job.name}-", dir=study / "logs"))
         job.folder(study).rename(aside / "run")
-    log = job.log(study)
-    good = yield from worker.obey(job.start(study), log=log, out=None, stop=stop)
-    evaluation = job.evaluation(study)
-    if good and evaluation is not None and not stop:
-        with tempfile.NamedTemporaryFile() as out:  # of this process: nobody else writes into it
-            path = Path(out.name)
-            if (yield from worker.obey(evaluation, log=log, out=path, stop=stop)):
-                with replacing(job.result(study)) as file:
-                    file.write(out.read())
+    good = yield from worker.obey(job.start(study), log=job.log(study), out=None, stop=stop)
+    if good and not stop:
+        try:
+            yield from _evaluate(job, study, stop, worker)
+        except RunError:  # somebody else does
+            return Ending.ELSEWHERE
     if state(job, study) is State.DONE:
         return Ending.DONE
     if stop:
@@ -112,6 +109,26 @@ def _try(job: Job, study: Path, stop: StopRequest, worker: Worker) -> Generator[
     if not good and (IN_USE in last_words(job, study) or in_use(job.folder(study))):
         return Ending.ELSEWHERE
     return Ending.FAILED
+
+
+def _evaluate(job: Job, study: Path, stop: StopRequest, worker: Worker) -> Iterator[None]:
+    """Evaluate the networks of a run, unless its own command has done that.
+
+    Raises:
+        RunError: if somebody else is at it.
+    """
+    evaluation = job.evaluation(study)
+    if evaluation is None:
+        return
+    lock = Lock(job.folder(study), lambda words: None)
+    try:
+        with tempfile.NamedTemporaryFile() as out:  # of this process: nobody else writes into it
+            options = {"log": job.log(study), "out": Path(out.name)}
+            if (yield from worker.obey(evaluation, **options, stop=stop)):
+                with replacing(job.result(study), follow=False) as file:
+                    file.write(out.read())
+    finally:
+        lock.release()
 
 
 def _until_free(job: Job, study: Path, stop: StopRequest) -> Iterator[None]:

@@ -113,7 +113,8 @@ class Study:
 
     def __post_init__(self) -> None:
         if self.command not in ("train", "tune"):
-            raise ValueError(f"command must be train or tune, got {self.command!r}")
+            guess = _guess(self.command, ("train", "tune"))
+            raise ValueError(f"command must be train or tune, got {self.command!r}{guess}")
         wanted, other = ("games", "networks")[:: 1 if self.command == "train" else -1]
         if not getattr(self, wanted):
             raise ValueError(f"{wanted} must name at least one for command {self.command!r}")
@@ -127,6 +128,9 @@ class Study:
         for name in (*LISTS, "networks"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
                 raise ValueError(f"{name} must not repeat a value")
+        for name in (*self.games, *self.presets, *(part for n in self.networks for part in n)):
+            if name.startswith("-"):
+                raise ValueError(f"{name!r} is an option, and no game, network or preset")
         if not self.penalty_weights or not self.presets:
             raise ValueError("penalty_weights and presets must not be empty")
         for weight in self.penalty_weights:
@@ -213,7 +217,8 @@ def _typed(values: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("command is missing: train or tune")
     for name, value in values.items():
         if name not in KEYS:
-            raise ValueError(f"there is no key {name!r}{_guess(name)}")
+            there = f" (there are {', '.join(KEYS)})"
+            raise ValueError(f"there is no key {name!r}{_guess(name, KEYS) or there}")
         if name in LISTS:
             kind = LISTS[name]
             entries = value if isinstance(value, list) else [value]
@@ -245,11 +250,11 @@ def _network(entry: Any) -> Network:
     return Network(**entry)
 
 
-def _guess(name: str) -> str:
+def _guess(name: str, names: Sequence[str]) -> str:
     import difflib
 
-    found = difflib.get_close_matches(name, KEYS, 1)
-    return f"; is {found[0]!r} meant?" if found else f" (there are {', '.join(KEYS)})"
+    found = difflib.get_close_matches(name, names, 1)
+    return f"; is {found[0]!r} meant?" if found else ""
 
 
 def _training(study: Study) -> list[Job]:

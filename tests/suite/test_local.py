@@ -59,7 +59,7 @@ def test_a_study_from_the_command_line(tmp_path):
     assert "a study that was different" in other.stderr
 
 
-LONG = ("--steps", "4000", "--learning-starts", "100", "--log-every", "200")
+LONG = ("--steps", "9000", "--learning-starts", "100", "--log-every", "200")
 
 
 def test_what_is_killed_and_stopped_ends_as_if_nothing_had_been(tmp_path):
@@ -175,6 +175,7 @@ def test_typos_in_settings_and_games_are_refused_before_anything_runs(tmp_path):
     for old, new, words in (
         ("steps =", "stepz =", "stepz"),
         ("CartPole-v1", "CartPool-v1", "CartPool"),
+        ("steps =", "batch_size = -3\nsteps =", "--batch-size must be"),
     ):
         (tmp_path / "wrong.toml").write_text(STUDY.replace(old, new, 1))
         made = typed("suite", "run", "wrong.toml", cwd=tmp_path)

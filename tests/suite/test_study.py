@@ -121,6 +121,8 @@ def test_games_that_are_code_are_named_again(tmp_path):
         ("seeds = 3", "seeds = 2_000_000_000", "at most 100,000 runs"),
         ('command = "train"', "", "command is missing"),
         ('command = "train"', 'command = "walk"', "must be train or tune"),
+        ('command = "train"', 'command = "trian"', "got 'trian'; is 'train' meant"),
+        ('"CartPole-v1"', '"--help"', "'--help' is an option"),
         ("games", "gamess", "there is no key 'gamess'; is 'games' meant"),
         ("seeds = 3", 'seeds = "many"', "seeds must be a whole number"),
         ("seeds = 3", "seeds = 0", "seeds must be a whole number of at least 1"),
