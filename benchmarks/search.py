@@ -12,7 +12,7 @@ and pairs of a consistency buffer that holds all levels so far.
   of states, successors and pairs, and once more on all of them for the scores. Some minibatches
   are timed and multiplied; collecting is taken to be as fast as here.
 - Transitions collected per second in parts of the emulator's steps with random actions.
-- Refining alone with 512 nodes in parts of 16 (accelerators only), on features drawn at random.
+- Refining alone, on features drawn at random: 1, 8, 16, 64, 256 and (accelerators only) 512 nodes.
 - Memory after 100 levels, in a process of its own, on features drawn at random.
 
 What is compared is measured by turns; compilation is not counted.
@@ -260,17 +260,21 @@ def plain_level(nodes: int, minibatches: int = 20) -> float:
     return (training + scoring) * nodes
 
 
-def refining() -> dict[str, Any]:
-    """Refining and scoring alone, with 16 and with 512 nodes."""
-    found = {}
-    for nodes in (16, 512):
+def refining(sizes: tuple[int, ...], rounds: int) -> dict[str, Any]:
+    """Refining and scoring alone, with so many nodes."""
+    found: dict[int, list[float]] = {}
+    for nodes in sizes:
         head = Dense.initial(jax.random.key(0), 512, 18)
-        search = Levels(LinearTuning(Perceptron(())), head, Drawn(10_000, 512, 18), nodes, 8)
-        for _ in range(6):
+        kept = rounds + 2
+        search = Levels(LinearTuning(Perceptron(())), head, Drawn(10_000, 512, 18), nodes, kept)
+        for _ in range(rounds):
             search.level()
         found[nodes] = search.took["train"]
-    ratio = statistics.median(found[512]) / statistics.median(found[16])
-    print(f"refining 512 nodes / 16:               {ratio:8.2f}")
+        print(
+            f"refining {nodes:3} nodes:                    {statistics.median(found[nodes]):8.3f} s"
+        )
+    ratio = statistics.median(found[sizes[-1]]) / statistics.median(found[16])
+    print(f"refining {sizes[-1]} nodes / 16:               {ratio:8.2f}")
     return {"seconds": found, "ratio": ratio}
 
 
@@ -316,8 +320,8 @@ def main() -> None:
         "made_with": make_manifest(seeds=(0,), command="python benchmarks/search.py"),
         "levels": levels(num_envs=16 if on_cpu else 64, rounds=3 if on_cpu else 5),
     }
-    if not on_cpu:
-        report["refining"] = refining()
+    sizes = (1, 8, 16, 64, 256) if on_cpu else (1, 8, 16, 64, 256, 512)
+    report["refining"] = refining(sizes, rounds=2 if on_cpu else 6)
     if given.memory:
         report["memory"] = memory()
     if given.output:

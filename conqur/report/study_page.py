@@ -112,8 +112,9 @@ def _lede(results: Results, exhibits: Sequence[Exhibit]) -> str:
 def _facts(results: Results) -> str:
     games = list(dict.fromkeys(row.game for row in (*results.rows, *results.points)))
     facts = [f"{_counted(len(games), 'game')}: {', '.join(games)}"]
-    if results.rows:
-        facts.append(_counted(len(results.rows), "network"))
+    networks = {getattr(row, "network", row) for row in results.rows}
+    if networks:
+        facts.append(_counted(len(networks), "network"))
     if 1 < results.runs > results.done:
         facts.append("not at its end: what is not done yet is not in any number here")
     return "; ".join(facts)

@@ -1,0 +1,175 @@
+"""How consistent is what training commits to, and what does the penalty become when λ grows?
+
+    python experiments/exactness.py --output results/exactness        half an hour on two cores
+
+For the first bundled network of each MinAtar game, writes
+
+- `unions.csv`: the search of `paper-16` for 20 levels with λ = 0, 1, 10, 100 and 1000. All choices
+  that the best node's labels rest on, as `conqur diagnose RUN` counts them: how many its greedy
+  policy breaks, how many no last layer can keep (proved), how many the best one that was found
+  breaks.
+- `limit.csv`: one regression on 2,000 transitions from the network's own play, with the max labels
+  and 300 of the choices behind them. The exact minimisers of the penalised loss for growing λ,
+  beside the exact constrained one (λ = ∞) and plain least squares (λ = 0).
+"""
+
+import argparse
+import csv
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from conqur import exact, penalty, pretrained
+from conqur.environments import make
+from conqur.search.approximator import LinearTuning
+from conqur.search.compiled import collector
+
+GAMES = ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
+SEARCHED = (0, 1, 10, 100, 1000)
+LEVELS = 20
+LIMIT = (1, 10, 100, 1e3, 1e4, 1e5, 1e6)
+TRANSITIONS, CHOICES = 2_000, 300
+MARGIN = 0.01
+DISCOUNT = 0.99
+
+
+class Union(NamedTuple):
+    """What a search committed its best node to."""
+
+    game: str
+    penalty_weight: float
+    choices: int
+    broken: float
+    broken_at_least: float
+    broken_at_best_found: float
+    verdict: str
+
+
+class Fitted(NamedTuple):
+    """The minimiser for one λ."""
+
+    game: str
+    penalty_weight: float
+    error: float
+    broken: float
+    penalty: float
+    apart: float
+    """Root mean square of the difference of predictions to the constrained minimiser's."""
+
+
+def conqur(*arguments: str) -> str:
+    command = [sys.executable, "-m", "conqur", *arguments]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def unions(game: str) -> Iterator[Union]:
+    for weight in SEARCHED:
+        with tempfile.TemporaryDirectory() as folder:
+            run = f"{folder}/run"
+            settings = ["--preset", "paper-16", "--levels", str(LEVELS), "--num-envs", "64"]
+            settings += ["--evaluation-episodes", "0", "--final-episodes", "16"]
+            conqur(
+                *("tune", f"bundled:MinAtar-{game}-0", "--penalty-weight", str(weight)),
+                *(*settings, "--run-dir", run, "--json"),
+            )
+            page = f"{folder}/page.html"
+            found = json.loads(conqur("diagnose", run, "--json", "--output", page))
+        together = found["satisfiable"]
+        yield Union(
+            game=game,
+            penalty_weight=weight,
+            choices=found["best"]["choices"],
+            broken=found["best"]["share"],
+            broken_at_least=1 - together["bound"],
+            broken_at_best_found=1 - together["found"],
+            verdict=together["union"],
+        )
+
+
+def limit(game: str) -> Iterator[Fitted]:
+    network = pretrained.load(f"bundled:MinAtar-{game}-0")
+    head = network.regressor.head
+    played = collector(
+        LinearTuning(network.regressor.body),
+        lambda copies: make(network.environment, copies),
+        16,
+        transitions=TRANSITIONS,
+        epsilon=0.01,
+        clip_rewards=False,
+        seed=0,
+    ).collect(jax.device_get(head))
+    states, actions, rewards, successors, terminal = (
+        np.asarray(part, np.float64 if part.dtype.kind == "f" else None)
+        for part in played.transitions
+    )
+    features = _by_action(successors, head.weight.shape[1])
+    theta = np.concatenate([np.asarray(head.weight), np.asarray(head.bias)[None]]).T.ravel()
+    values = features @ theta
+    labels = rewards + DISCOUNT * np.where(terminal, 0, values.max(axis=1))
+    inputs = _by_action(states, head.weight.shape[1])[np.arange(len(states)), actions]
+    chosen = np.random.default_rng(0).choice(np.flatnonzero(~terminal), CHOICES, replace=False)
+    pairs = (features[chosen], values[chosen].argmax(axis=1))
+    constrained = exact.fit_consistent(inputs, labels, *pairs, margin=MARGIN)
+    assert constrained.theta is not None
+    fits = {0.0: np.linalg.lstsq(inputs, labels, rcond=None)[0]}
+    for weight in LIMIT:
+        fits[weight] = exact.fit_penalised(
+            inputs, labels, *pairs, penalty_weight=weight, margin=MARGIN
+        )
+    fits[np.inf] = constrained.theta
+    for weight, fit in fits.items():
+        yield _fitted(game, weight, fit, (inputs, labels), pairs, constrained.theta)
+
+
+def _by_action(features: np.ndarray, actions: int) -> np.ndarray:
+    """φ(s, a) of a linear head with biases: the state's features and a one, where a's are."""
+    rows = np.concatenate([features, np.ones((len(features), 1))], axis=1)
+    return np.einsum("sd,ab->sabd", rows, np.eye(actions)).reshape(len(rows), actions, -1)
+
+
+def _fitted(
+    game: str,
+    weight: float,
+    theta: np.ndarray,
+    regression: tuple[np.ndarray, np.ndarray],
+    pairs: tuple[np.ndarray, np.ndarray],
+    constrained: np.ndarray,
+) -> Fitted:
+    inputs, labels = regression
+    features, assigned = pairs
+    values = features @ theta
+    return Fitted(
+        game=game,
+        penalty_weight=weight,
+        error=float(np.mean((inputs @ theta - labels) ** 2)),
+        broken=float(np.mean(values.argmax(axis=1) != assigned)),
+        penalty=float(penalty(values, assigned, margin=MARGIN).mean()),
+        apart=float(np.sqrt(np.mean((inputs @ (theta - constrained)) ** 2))),
+    )
+
+
+def write(path: pathlib.Path, rows: Sequence[Any]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(rows[0]._fields)
+        table.writerows(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=pathlib.Path, required=True, help="a folder")
+    given = parser.parse_args()
+    given.output.mkdir(parents=True, exist_ok=True)
+    write(given.output / "limit.csv", [row for game in GAMES for row in limit(game)])
+    write(given.output / "unions.csv", [row for game in GAMES for row in unions(game)])
+
+
+if __name__ == "__main__":
+    main()
