@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from conqur import _checks, statistics
-from conqur.environments.interface import JaxEnvironment, Spec, Step, VectorEnvironment, push
+from conqur.environments.interface import JaxEnvironment, Spec, VectorEnvironment, push
 from conqur.environments.jax_env import HostedJax, begin_games, step_games
 
 PATIENCE = 27_000
@@ -28,7 +28,7 @@ PATIENCE = 27_000
 REPORT_EVERY = 100
 """Steps between two reports of progress."""
 AT_ONCE = 32
-"""Steps in one dispatch where games compile; a copy whose game is over waits for its end."""
+"""Steps in one dispatch where games compile; the next episode of a copy begins after it."""
 FEW = 16
 """So many games are not worth another compiled program for fewer."""
 
@@ -210,19 +210,10 @@ class _Play(NamedTuple):
 
     @property
     def over(self) -> Bool[np.ndarray, "K I"]:
-        """Which came to their end or were broken off; those of a round are broken off together."""
+        """Which came to their end or were broken off."""
         return self.finished | (self.lengths >= PATIENCE)
 
-    def after(self, step: Step) -> "_Play":
-        shape = self.scores.shape
-        reward, game_over = (np.reshape(x, shape) for x in (step.reward, step.game_over))
-        return _Play(
-            scores=self.scores + np.where(self.finished, 0.0, reward),
-            lengths=self.lengths + ~self.finished,
-            finished=self.finished | game_over,
-        )
-
-    def after_many(
+    def after(
         self, rewards: Float[np.ndarray, "T N"], game_over: Bool[np.ndarray, "T N"]
     ) -> "_Play":
         """After T steps, of which those after a game's end do not count."""
@@ -359,7 +350,7 @@ def _play_round(
         actions[seen] = checked_actions(chosen)
         step = environment.step(actions)
         frames, reset = step.frame, step.reset
-        now = now.after(step)
+        now = now.after(step.reward[None], step.game_over[None])
         play = earlier.followed_by(now)
         if time % REPORT_EVERY == 0:
             on_progress(float(budget.progress(play).mean()))
@@ -402,7 +393,7 @@ def _play_compiled(
     while budget.pending(play).any():
         games, (chosen, rewards, game_over) = _many_steps(q, game, keys, games, np.float32(epsilon))
         checked_actions(chosen)
-        now = play.of(numbers).after_many(np.asarray(rewards), np.asarray(game_over))
+        now = play.of(numbers).after(np.asarray(rewards), np.asarray(game_over))
         play.put(numbers, now)
         fresh = np.zeros(shape, bool)
         for policy, copy in np.argwhere(now.over).tolist():
@@ -426,9 +417,10 @@ class _Keys(NamedTuple):
 
 
 def _keys(seed: int, numbers: Int[np.ndarray, "K E"]) -> _Keys:
-    seeds, acting = episode_seeds(seed, np.ravel(numbers).tolist())
+    different, places = np.unique(numbers, return_inverse=True)
+    seeds, acting = episode_seeds(seed, different.tolist())
     playing = jax.vmap(jax.random.key)(np.array(seeds, np.uint32))
-    return _Keys(acting.reshape(numbers.shape), playing)
+    return _Keys(acting[places.reshape(numbers.shape)], playing[np.ravel(places)])
 
 
 @eqx.filter_jit

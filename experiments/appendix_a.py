@@ -162,8 +162,10 @@ def picture(rows: Sequence[End], side: int) -> str:
     for number, (method, setting) in enumerate(PANELS):
         left = number % PER_ROW * (size + GAP)
         top = TOP + number // PER_ROW * (size + GAP + TOP)
-        name = f"{method}, {setting}" if setting else method
-        parts.append(f'<text x="{left}" y="{top - 8}" class="name">{name}</text>')
+        parts.append(
+            f'<text x="{left}" y="{top - 21}" class="name">{method}</text>'
+            f'<text x="{left}" y="{top - 7}">{setting or "no penalty"}</text>'
+        )
         own = [row for row in rows if (row.method, row.setting) == (method, setting)]
         for i, row in enumerate(own):
             x, y = left + i % side * CELL, top + size - CELL - i // side * CELL

@@ -1,9 +1,11 @@
 """What the documents say about the package is true."""
 
+import csv
 import fnmatch
 import html
 import importlib
 import json
+import math
 import re
 import subprocess
 import sys
@@ -246,6 +248,8 @@ def test_the_speed_of_the_search_is_that_of_the_results():
             "collected_by_emulator",
             "{:.2f}".format,
         ),
+        "| seconds in which a level refines 1, 8, 16, 64, 256 and 512 nodes | - | "
+        + ", ".join(f"{np.median(times):.3f}" for times in gpu["refining"]["seconds"].values()),
         f"| refining 512 nodes / 16 | - | {gpu['refining']['ratio']:.1f} |",
         f"| memory of 100 levels | {cpu['memory']['gibibytes']:.1f} GiB | - |",
     ):
@@ -323,36 +327,60 @@ def test_runs_in_the_results_are_told_as_they_were(folder):
     )
 
 
+def test_appendix_a_is_told_as_it_came_out():
+    with (ROOT / "results/appendix_a/ends.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["discount"] == "1.0"]
+
+    def at(value, method, setting):
+        own = [row for row in rows if (row["method"], row["setting"]) == (method, setting)]
+        assert len(own) == 121
+        return sum(math.isclose(float(row["value"]), value) for row in own)
+
+    found = words("results/README.md")
+    low = [at(0.3, "Q-learning", f"ε = {epsilon}") for epsilon in (1, 0.8)]
+    high = [at(0.5, "Q-learning", f"ε = {epsilon}") for epsilon in (0.6, 0.4, 0.2)]
+    assert "from {} of 121 starts with uniform behaviour (ε = 1), and from {}".format(*low) in found
+    assert "ends at 1122 from {}, {} and {}".format(*high) in found
+    assert at(0.3, "regression", "") == 121
+    for buffer in ("all", "newest"):
+        ends = [at(value, "penalised regression", f"λ = 10, {buffer}") for value in (0.5, 0.3, 0)]
+        told = "at 1122 from {} of 121 starts, at 0.3 from {}, and at a policy worth 0 from {}."
+        assert told.format(*ends) in found
+
+
 def test_the_search_study_is_told_as_it_came_out():
     results = read_results(ROOT / "results/studies/minatar_search")
     assert len(results.rows) == results.runs == 125
-    (shown,) = (e for e in study_exhibits(results) if e.key == "algorithms")
-    found = words("results/README.md")
+    exhibits = {exhibit.key: exhibit for exhibit in study_exhibits(results)}
+    found, readme = words("results/README.md"), words("README.md")
+    shown = exhibits["algorithms"]
     for name, *cells in shown.rows:
         row = dict(zip(shown.head[1:], cells, strict=True))
-        iqm = f"{row['IQM'].value:.2f} ({row['IQM'].low:.2f} to {row['IQM'].high:.2f})"
-        assert f"| {name} | {iqm} | {row['handed back']} of 25 |" in found
+        lead = row["lead on multi-DQN"]
+        told = ["{:.2f} ({:.2f} to {:.2f})".format(*row[each]) for each in ("IQM", "mean")]
+        told.append("–" if lead is None else "{:+.2f} ({:+.2f} to {:+.2f})".format(*lead))
+        line = f"| {name} | {' | '.join(told)} | {row['handed back']} |".replace("-", "−")
+        assert line in found.replace("multi-DQN", "multi−DQN")
+        if name == "ConQUR, λ = 1":
+            ends = [-lead.value, -lead.high, -lead.low]
+            told = "by {:.2f} checkpoints at λ = 1, 95 % interval {:.2f} to {:.2f}".format(*ends)
+            assert told in readme
     space, freeway = (
-        {
-            (row.algorithm, row.penalty_weight): np.mean(
-                [
-                    other.score_by_score
-                    for other in results.rows
-                    if (other.game, other.algorithm, other.penalty_weight)
-                    == (game, row.algorithm, row.penalty_weight)
-                ]
-            )
-            for row in results.rows
-        }
+        [
+            cell.value
+            for cell in next(row for row in exhibits["scores-by-loss"].rows if game in row)[1:]
+        ]
         for game in ("MinAtar/SpaceInvaders", "MinAtar/Freeway")
-    )
-    plain = (("multi-dqn", 0), ("no-penalty", 0))
-    weights = [("conqur", weight) for weight in (1, 10, 100)]
-    assert (
-        "to {:.1f} points (multi-DQN) and {:.1f} (search)".format(*map(space.get, plain)) in found
-    )
-    assert "has {:.1f}, {:.1f} and {:.1f}.".format(*map(space.get, weights)) in found
-    assert "to {:.1f}, {:.1f} and {:.1f} with λ".format(*map(freeway.get, weights)) in found
+    )  # checkpoint, λ = 1, 10, 100, multi-DQN, search without penalty
+    start, one, ten, hundred, multi, plain, _ = (f"{value:.1f}" for value in space)
+    assert f"from {start} to {multi} points (multi-DQN) and {plain} (search)" in found
+    assert f"With λ = 1, 10 or 100 it has {one}, {ten} and {hundred}." in found
+    assert f"has {one} points with λ = 1, {multi} without, the checkpoint {start}" in readme
+    start, one, ten, hundred, multi, plain, _ = (f"{value:.1f}" for value in freeway)
+    assert f"from {start} to {one}, {ten} and {hundred} with λ = 1, 10, 100" in found
+    assert f"stay without ({multi} and {plain})" in found
+    page = (ROOT / "results/studies/minatar_search/report.html").read_text()
+    assert "25 networks" in page
 
 
 def test_the_diagnosis_in_the_readme_is_that_of_the_results():

@@ -93,6 +93,7 @@ class Suite:
             raise UsageError("--price is for plan, and of a worker's hour: at least 0")
         if self.workers is not None and self.workers < 1:
             raise UsageError(f"--workers must be at least 1, got {self.workers}")
+        _leave_accelerators_alone()
         study = read_study(self.study)
         jobs = study.jobs()
         folder = self.dir or Path("studies") / study.name
@@ -251,16 +252,16 @@ class Suite:
                 written[name.replace(".csv", ".parquet")] = as_parquet(type(table[0]), table)
             except ImportError:
                 warn("no Parquet is written: pip install 'conqur[parquet]'")
-        first = next(job.folder(folder) for job in jobs if job.name == rows[0].run)
-        written[MADE_WITH] = (json.dumps(manifest(first), indent=2) + "\n").encode()
+        done = {row.run for row in rows}
+        made_with = manifest([job.folder(folder) for job in jobs if job.name in done])
+        written[MADE_WITH] = (json.dumps(made_with, indent=2) + "\n").encode()
         for name, content in written.items():
             with replacing(folder / name, follow=False) as file:
                 file.write(content)
         if self.json:
             print(json.dumps([row._asdict() for row in rows]))
-        done = len({row.run for row in rows})
         tell = say if self.json else print
-        tell(f"{len(rows)} networks of {done} of {len(jobs)} runs: {folder / RESULTS}")
+        tell(f"{len(rows)} networks of {len(done)} of {len(jobs)} runs: {folder / RESULTS}")
         tell(f"Next: conqur report {folder}")
 
 
@@ -305,15 +306,24 @@ def _shard(jobs: Sequence["Job"], words: str | None) -> Sequence["Job"]:
     return jobs[int(match[1]) - 1 :: int(match[2])]
 
 
+def _leave_accelerators_alone() -> None:
+    """They are the workers': this process would take most of their memory for nothing."""
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")  # type: ignore[no-untyped-call]
+
+
 def _check(study: "Study") -> None:
     """Refuse what the runs would refuse, before any of them is begun."""
     from conqur.cli import parse
     from conqur.environments import make
     from conqur.pretrained import find_networks
 
-    kinds: dict[tuple[str, str], Any] = {}
+    kinds: dict[tuple[str, ...], Any] = {}
     for job in study.jobs():
-        kinds.setdefault((job.about["algorithm"], job.about["preset"]), parse(job.arguments))
+        place = job.about.get("network", job.about["game"])
+        kind = (place, job.about["algorithm"], job.about["preset"])
+        kinds.setdefault(kind, parse(job.arguments))
     for game in study.games:
         make(game, 1).close()
     for network in study.networks:
@@ -336,7 +346,7 @@ def _refuse_other(study: "Study", folder: Path) -> None:
 
 
 def _remember(study: "Study", file: Path | None, folder: Path) -> None:
-    """Note what the folder is for, or refuse one that was for something else."""
+    """Note what the folder is for."""
     from conqur.suite.jobs import described
     from conqur.suite.results import JOBS, STUDY
     from conqur.suite.study import study_text

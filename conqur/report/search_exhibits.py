@@ -62,8 +62,9 @@ FRESH_WORDS = (
 LOSS_WORDS = (
     "The node of the pool that the search itself ranks first at the end, by Bellman error and "
     "penalty (or by its rollouts, where they are its scoring), on the same starts: what training "
-    "makes of a network when nobody plays to choose, and cannot fall back on the checkpoint."
+    "makes of a network when nobody plays to choose, with no way back to the checkpoint."
 )
+DIVERGED = "they count as their checkpoint, which was handed back."
 BEST_WORDS = (
     "As the paper counts: the best of all nodes in the best of all evaluations during the search "
     "(which are shorter than the paper's). It is the highest of many noisy numbers, too good to be "
@@ -113,9 +114,9 @@ def _algorithms(setting: Setting) -> Exhibit:
         }
         counted = [run for run in runs if means.get(run.game)]
         handed = sum(bool(run.handed_back_gain) for run in counted)
-        won = _better(setting, arm, [game for game in means if game not in zero])
+        lead = _lead(setting, arm, means)
         games = len({unit.game for unit in parts})
-        rows.append((str(arm), games, len(counted), *numbers.values(), won, handed))
+        rows.append((str(arm), games, len(counted), *numbers.values(), lead, handed))
         found = numbers["IQM"]
         bars.append(Bar(str(arm), found.value, colour(i), number(found.value, 3), found.interval))
     chart = bar_chart(
@@ -124,10 +125,11 @@ def _algorithms(setting: Setting) -> Exhibit:
     words = (
         "Scores on fresh starts in parts of the mean score of the game's checkpoints: 1 is as good "
         "as not tuned. Bars are interquartile means; intervals at 95 % are by a bootstrap that "
-        f"draws the {setting.units} of each game anew, as if the checkpoints' means were known. "
-        f"Better: for what share of the {setting.units} the score is above that of multi-DQN on "
-        "the same (a tie counts half). Handed back: in how many runs a tuned network was better "
-        "than its checkpoint beyond chance; else the checkpoint itself was handed back."
+        f"draws the {setting.units} of each game anew, as if the checkpoints' means were known "
+        "(with few of them they are too narrow). Lead: on multi-DQN, on the same "
+        f"{setting.units} and starts, the mean difference. Handed back: in how many runs the 95 % "
+        "interval of the gain on the checkpoint is above zero, which chance alone does in one of "
+        "forty; else the checkpoint itself was handed back."
     )
     if zero:
         words += f" Left out for a checkpoint of zero: {', '.join(zero)}."
@@ -135,47 +137,47 @@ def _algorithms(setting: Setting) -> Exhibit:
         key=setting.key("algorithms"),
         title=setting.titled("Every algorithm, over all games"),
         paper="",
-        words=words + _caveats(setting),
-        head=("Algorithm", "games", "runs", *AGGREGATES, "better than multi-DQN", "handed back"),
+        words=words + _caveats(setting, DIVERGED),
+        head=("Algorithm", "games", "runs", *AGGREGATES, "lead on multi-DQN", "handed back"),
         rows=tuple(rows),
         figures=(Figure("", chart),) if bars else (),
     )
 
 
-def _caveats(setting: Setting) -> str:
-    """What to know of runs that are missing or diverged."""
+def _caveats(setting: Setting, counted: str) -> str:
+    """What to know of runs that are missing or diverged, and how the latter count."""
     every = [run for runs in setting.runs.values() for run in runs]
     diverged = sum(run.diverged for run in every)
     words = ""
     if diverged:
-        words += (
-            f" In {diverged} of {len(every)} runs all nodes diverged: they count as their "
-            "checkpoint, which was handed back."
-        )
+        words += f" In {diverged} of {len(every)} runs all nodes diverged: {counted}"
     done = [{(run.network, run.seed) for run in runs} for runs in setting.runs.values()]
     if any(pairs != done[0] for pairs in done):
         words += " Not all algorithms have been run on the same networks and seeds yet."
     return words
 
 
-def _better(setting: Setting, arm: Arm, games: Sequence[str]) -> Cell:
-    """For what share of the units it beats multi-DQN; nothing of multi-DQN itself."""
+def _lead(setting: Setting, arm: Arm, means: dict[str, float]) -> Cell:
+    """The paired difference to multi-DQN, in parts of the checkpoint; nothing of itself."""
     other = setting.arm("multi-dqn")
     if other is None or arm == other:
         return None
     ours, theirs = (setting.values(each, FRESH.score) for each in (arm, other))
-    won = {
-        unit: float(np.sign(score - theirs[unit]) + 1) / 2
+    leads = {
+        unit: (score - theirs[unit]) / abs(means[unit.game])
         for unit, score in ours.items()
-        if unit in theirs and unit.game in games
+        if unit in theirs and means.get(unit.game)
     }
-    return as_estimate(aggregate(by_game(won), mean)) if won else None
+    if not leads:
+        return None
+    found = aggregate(by_game(leads), mean)
+    return Gain(*as_estimate(found))
 
 
 def _scores(setting: Setting, measure: Measure, key: str, title: str, words: str) -> Exhibit:
     """Scores by game and arm, beside the paper's."""
     before = setting.before(measure)
-    name, paper = TABLES.get(setting.nodes, ("", ""))
+    name, paper = TABLES.get(setting.nodes, ("", "")) if measure is not BY_SCORE else ("", "")
     columns = {str(arm): setting.values(arm, measure.score) for arm in setting.runs}
     own = [str(arm) for arm in setting.runs if arm.algorithm == "conqur"]
     rows = []
@@ -191,7 +193,8 @@ def _scores(setting: Setting, measure: Measure, key: str, title: str, words: str
     head = ("Game", "checkpoint", *columns, *(["ConQUR, best λ"] if len(own) > 1 else []))
     if len(own) > 1:
         words += " The best λ is chosen by these very scores, as the paper does."
-    words += f" Over {setting.units} of each game.{_caveats(setting)}"
+    words += f" Over {setting.units} of each game."
+    words += _caveats(setting, DIVERGED if measure is FRESH else "they are missing here.")
     return Exhibit(
         key=setting.key(key),
         title=setting.titled(title),

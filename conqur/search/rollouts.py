@@ -20,9 +20,9 @@ from conqur.search.approximator import Approximator
 
 MOST_COPIES = 256
 """Copies of the environment that are played at once."""
-MOST_COMPILED = {"cpu": 64}
-"""The same of games that compile. They play on without a pause: a CPU is busy with few, and where
-all steps take about as long, which is elsewhere, more are better."""
+COMPILED_ON_CPU, COMPILED = 64, 1024
+"""The same of games that compile, which play without a pause: a CPU is busy with few of them; on
+accelerators a step of many takes about as long."""
 LARGEST = 1e15
 """Weights beyond this make values that 32 bits do not hold."""
 
@@ -165,12 +165,11 @@ class Rollouts:
         if self._environment_now is None:
             self._environment_now = self._make(1)
         if isinstance(self._environment_now, HostedJax):
-            most = MOST_COMPILED.get(jax.default_backend(), 1024)
-            at_once = min(most, _rounded(thetas))
+            most = COMPILED_ON_CPU if jax.default_backend() == "cpu" else COMPILED
+            at_once = _rounded(_even_parts(thetas, most))
             return at_once, min(episodes, most // at_once)
         copies = min(episodes, MOST_COPIES)
-        parts = -(-thetas // max(1, MOST_COPIES // copies))
-        return -(-thetas // parts), copies  # as evenly as it goes: what is left is played, too
+        return _even_parts(thetas, max(1, MOST_COPIES // copies)), copies
 
 
 def is_finite(theta: Any) -> bool:
@@ -178,10 +177,15 @@ def is_finite(theta: Any) -> bool:
     return all(bool((np.abs(leaf) < LARGEST).all()) for leaf in jax.tree.leaves(theta))
 
 
+def _even_parts(count: int, most: int) -> int:
+    """The size of parts, as even as it goes: what is missing in the last one is played, too."""
+    return -(-count // -(-count // most))
+
+
 def _rounded(count: int) -> int:
-    """Up to the next of 1, 2, 3, 4, 6, 8, 12, …: each number has its own compiled program."""
-    power: int = 2 ** (count - 1).bit_length()
-    return 3 * power // 4 if count <= 3 * power // 4 else power
+    """Up to the next of 1, 2, …, 8, 10, …, 16, 20, …: each number has its own compiled program."""
+    step = max(1, 2 ** (count - 1).bit_length() // 8)
+    return -(-count // step) * step
 
 
 def _part_of(

@@ -100,8 +100,11 @@ def _try(job: Job, study: Path, stop: StopRequest, worker: Worker) -> Generator[
     if good and not stop:
         try:
             yield from _evaluate(job, study, stop, worker)
-        except RunError:  # somebody else does
-            return Ending.ELSEWHERE
+        except RunError as error:
+            if in_use(job.folder(study)):
+                return Ending.ELSEWHERE
+            with job.log(study).open("a") as log:
+                log.write(f"{error}\n")
     if state(job, study) is State.DONE:
         return Ending.DONE
     if stop:
@@ -115,13 +118,15 @@ def _evaluate(job: Job, study: Path, stop: StopRequest, worker: Worker) -> Itera
     """Evaluate the networks of a run, unless its own command has done that.
 
     Raises:
-        RunError: if somebody else is at it.
+        RunError: if the run cannot be locked, most likely as somebody else is at it.
     """
     evaluation = job.evaluation(study)
     if evaluation is None:
         return
     lock = Lock(job.folder(study), lambda words: None)
     try:
+        if state(job, study) is State.DONE:  # by somebody who had the lock before
+            return
         with tempfile.NamedTemporaryFile() as out:  # of this process: nobody else writes into it
             options = {"log": job.log(study), "out": Path(out.name)}
             if (yield from worker.obey(evaluation, **options, stop=stop)):

@@ -251,9 +251,11 @@ def _arm(config: dict[str, Any]) -> str:
     return "conqur" if config["penalty_weight"] else "no-penalty"
 
 
-def manifest(run: Path) -> dict[str, Any]:
-    """What a run was made with; nothing if that is not known."""
-    return _json_or_nothing(run / MANIFEST)
+def manifest(runs: Sequence[Path]) -> dict[str, Any]:
+    """What the first of some runs was made with, and the commits of all, where that is known."""
+    every = [_json_or_nothing(run / MANIFEST) for run in runs]
+    commits = {str(each["commit"]) for each in every if each.get("commit")}
+    return every[0] | ({"commits": sorted(commits)} if len(commits) > 1 else {})
 
 
 def _text_or_nothing(path: Path) -> str:

@@ -142,8 +142,8 @@ def test_searches_are_held_against_checkpoint_and_baseline():
     column = shown["algorithms"].head.index("mean")
     assert arms["ConQUR, λ = 10"][column].value == pytest.approx(1.0)
     assert arms["multi-DQN"][column].value == pytest.approx(1 - 5 / 15)
-    # On the same networks: 15 against 5, and 15 against 15.
-    assert arms["ConQUR, λ = 10"][-2].value == pytest.approx(0.75)
+    # On the same networks: 15 against 5, and 15 against 15, in parts of 15.
+    assert arms["ConQUR, λ = 10"][-2].value == pytest.approx(5 / 15)
     assert "scoring" not in shown
     assert len(shown["curves"].figures) == 1
 
@@ -162,7 +162,8 @@ def test_networks_and_not_seeds_are_averaged_over():
     assert shown["scores"].rows[0][2].value == 59.0
     assert "Not all algorithms have been run on the same networks" in shown["scores"].words
     arms = {row[0]: row for row in shown["algorithms"].rows}
-    assert arms["ConQUR, λ = 10"][-2].value == 1.0  # on every network that both have
+    # On the networks that both have: 13 − 11 and 105 − 104, in parts of (10 + 100 + 5000)/3.
+    assert arms["ConQUR, λ = 10"][-2].value == pytest.approx(1.5 / (5110 / 3))
     # (59 − 57.5)/57.5: the third network does not take part.
     assert shown["over-multi-dqn"].rows[0][1].value == pytest.approx(100 * 1.5 / 57.5)
     one = by_key(search_exhibits(rows[:2], []))["scores"]
@@ -184,7 +185,7 @@ def test_a_search_that_diverged_counts_as_its_checkpoint():
     assert shown["scores"].rows[0][2].value == 25.0  # 10, its checkpoint, and 40
     arms = {row[0]: row for row in shown["algorithms"].rows}
     assert arms["ConQUR, λ = 10"][2] == 2
-    assert arms["ConQUR, λ = 10"][-2].value == 0.5
+    assert arms["ConQUR, λ = 10"][-2].value == pytest.approx((-5 + 10) / 2 / 15)
     assert "In 1 of 4 runs all nodes diverged" in shown["algorithms"].words
 
 
@@ -197,6 +198,21 @@ def test_the_best_of_equal_weights_is_one_of_them():
     shown = by_key(search_exhibits(rows, []))["scores"]
     assert shown.rows[0][-1].value == 0.0
     assert shown.head[-1] == "ConQUR, best λ"
+
+
+def test_what_the_loss_chose_is_shown_apart_and_without_those_that_diverged():
+    rows = [
+        tuned("g", "conqur", 10.0, 0, 10.0, 15.0)._replace(score_by_score=7.0),
+        tuned("g", "conqur", 10.0, 1, 10.0, 15.0)._replace(score_by_score=9.0),
+        tuned("g", "conqur", 10.0, 2, 10.0, 15.0)._replace(
+            score=None, gain=None, score_by_score=None, diverged=1
+        ),
+    ]
+    shown = by_key(search_exhibits(rows, []))
+    assert shown["scores-by-loss"].rows[0][2].value == 8.0
+    assert "all nodes diverged: they are missing here" in shown["scores-by-loss"].words
+    assert shown["scores"].rows[0][2].value == pytest.approx(40 / 3)
+    assert "diverged: they count as their checkpoint" in shown["scores"].words
 
 
 def test_the_refit_stands_beside_the_others():

@@ -81,6 +81,19 @@ def test_a_run_that_somebody_else_makes_is_waited_for(tmp_path, job, monkeypatch
     assert list(making_it)[-1] is Ending.DONE
 
     job.result(tmp_path).unlink()
+    worker = FakeWorker(True, True)  # somebody else evaluates the run when this one has trained it
+    making_it = make_run(job, tmp_path, retries=0, stop=StopRequest(), worker=worker)
+    next(making_it)
+    lock = Lock(folder, warn=pytest.fail)
+    assert list(making_it) == [Ending.ELSEWHERE]
+    lock.release()
+    making_it = make_run(job, tmp_path, retries=0, stop=StopRequest(), worker=worker)
+    next(making_it)
+    job.result(tmp_path).write_text("{}")  # and has done it
+    assert list(making_it) == [Ending.DONE]
+    assert worker.asked == ["train", "train"]
+
+    job.result(tmp_path).unlink()
     lock = Lock(folder, warn=pytest.fail)
     monkeypatch.setattr(making, "PATIENCE", 0.0)
     assert made(job, tmp_path, FakeWorker(), retries=0) == (Ending.ELSEWHERE, 0)
