@@ -12,7 +12,6 @@ all batches in the buffer or only the newest; Algorithm 1, PCVI and PCQL have no
 """
 
 import argparse
-import csv
 import pathlib
 import sys
 from collections.abc import Iterator, Sequence
@@ -24,6 +23,7 @@ import numpy as np
 from conqur import exact, tabular
 from conqur.consistency import Everything, Window
 from conqur.mdp import MDP
+from conqur.suite.tables import as_csv
 
 DISCOUNTS = (1.0, 0.95, 0.9, 0.8)
 EPSILONS = (1.0, 0.8, 0.6, 0.4, 0.2, 0.05)
@@ -133,13 +133,6 @@ def ends(discount: float, side: int) -> Iterator[End]:
             yield End(discount, method, setting, *start, *found.theta, policy, value, best)
 
 
-def write(path: pathlib.Path, rows: Sequence[Any]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(rows[0]._fields)
-        table.writerows(rows)
-
-
 CELL, GAP, TOP, PER_ROW = 13, 26, 36, 4
 PANELS = (
     ("Q-learning", "ε = 1"),
@@ -206,8 +199,8 @@ def main() -> None:
         known += answers(with_discount(problem, discount), features)
         found += ends(discount, given.side if discount == 1 else -(-given.side // 2))
     given.output.mkdir(parents=True, exist_ok=True)
-    write(given.output / "ends.csv", found)
-    write(given.output / "methods.csv", known)
+    (given.output / "ends.csv").write_text(as_csv(End, found), encoding="utf-8")
+    (given.output / "methods.csv").write_text(as_csv(Answer, known), encoding="utf-8")
     exact_ones = [row for row in found if row.discount == 1]
     (given.output / "basins.svg").write_text(picture(exact_ones, given.side), encoding="utf-8")
 

@@ -14,14 +14,13 @@ For the first bundled network of each MinAtar game, writes
 """
 
 import argparse
-import csv
 import json
 import pathlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -30,6 +29,7 @@ from conqur import exact, penalty, pretrained
 from conqur.environments import make
 from conqur.search.approximator import LinearTuning
 from conqur.search.compiled import collector
+from conqur.suite.tables import as_csv
 
 GAMES = ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
 SEARCHED = (0, 1, 10, 100, 1000)
@@ -155,20 +155,15 @@ def _fitted(
     )
 
 
-def write(path: pathlib.Path, rows: Sequence[Any]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(rows[0]._fields)
-        table.writerows(rows)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=pathlib.Path, required=True, help="a folder")
     given = parser.parse_args()
     given.output.mkdir(parents=True, exist_ok=True)
-    write(given.output / "limit.csv", [row for game in GAMES for row in limit(game)])
-    write(given.output / "unions.csv", [row for game in GAMES for row in unions(game)])
+    limits = [row for game in GAMES for row in limit(game)]
+    (given.output / "limit.csv").write_text(as_csv(Fitted, limits), encoding="utf-8")
+    found = [row for game in GAMES for row in unions(game)]
+    (given.output / "unions.csv").write_text(as_csv(Union, found), encoding="utf-8")
 
 
 if __name__ == "__main__":
