@@ -1,12 +1,13 @@
 """`conqur suite`: many runs as one study."""
 
+import difflib
 import functools
 import json
 import os
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -42,7 +43,8 @@ class Suite:
 
     `plan` measures a run of every kind for half a minute and says how long all will take. `run`
     makes every run in a folder of its own, named by its settings; what is done is not made again,
-    what was broken off goes on, what failed is tried again. Ctrl-C stops and saves all. `collect`
+    what was broken off goes on, what failed is tried again. Ctrl-C or SIGTERM stops and saves all.
+    Weights and seeds of a training are one run where the environment is written in JAX. `collect`
     writes one table of all networks, and `conqur report` makes a page of it. On a cluster, --shard
     3/8 makes the third of eight parts, for arrays of jobs; --engine ray hands the runs out to Ray
     (docs/clusters.md).
@@ -147,6 +149,7 @@ class Suite:
                         f"{probe.unit}s": probe.total,
                         f"{probe.unit}s_per_second": probe.rate,
                         "start_seconds": probe.start,
+                        "first_seconds": probe.once,
                         "seconds": probe.seconds,
                         "memory": probe.memory,
                     }
@@ -159,6 +162,8 @@ class Suite:
             print(
                 f"{probe.job.name}: {probe.rate:.3g} {probe.unit}s/s, {probe.total:,} of them and "
                 f"{probe.start:.0f} s to start: {_long(probe.seconds)}, as {probe.runs} runs"
+                + f", and {probe.once:.0f} s for a worker's first"
+                * (probe.once >= 1)
             )
         hours = plan.worker_seconds / 3600
         cost = "" if self.price is None else f", which cost {hours * self.price:,.2f}"
@@ -168,8 +173,8 @@ class Suite:
             here = f" ({'as asked' if self.workers else 'the default here'})" * (count == mine)
             print(f"  {count:>3} at a time{here}: {_long(plan.seconds(count))}")
         print(
-            "Workers are taken to be as fast as this machine with one run, and games as the first "
-            "one; evaluations at the end are not counted."
+            "Workers are taken to be as fast as this machine with one run, and all Atari games, or "
+            "all of MinAtar, as the first one; evaluations at the end are not counted."
         )
 
     def _run(self, study: "Study", jobs: Sequence["Job"], folder: Path) -> None:
@@ -286,7 +291,7 @@ class _Shown:
 def _short(words: str) -> str:
     """Of a run's progress: how far it is."""
     match = re.search(r"(step [\d,]+ of [\d,]+|level \d+ of \d+|[a-z][\w ]*, \d+%)", words)
-    return match[1] if match else "starting"
+    return match[1] if match else "at work" if words else "starting"
 
 
 def _long(seconds: float) -> str:
@@ -319,6 +324,7 @@ def _check(study: "Study") -> None:
     from conqur.environments import make
     from conqur.pretrained import find_networks
 
+    _check_settings(study)
     kinds: dict[tuple[str, ...], Any] = {}
     for job in study.jobs():
         place = job.about.get("network", job.about["game"])
@@ -332,6 +338,18 @@ def _check(study: "Study") -> None:
             make(network.env, 1).close()
     for command in kinds.values():
         command.check()
+
+
+def _check_settings(study: "Study") -> None:
+    """Refuse settings that are no options of the command."""
+    from conqur.commands import COMMANDS
+
+    options = [field.name for field in fields(COMMANDS[study.command])]
+    for name in study.settings:
+        if name.replace("-", "_") not in options:
+            near = difflib.get_close_matches(name.replace("-", "_"), options, 1)
+            guess = f"; is {near[0]!r} meant?" if near else ""
+            raise UsageError(f"{study.name}: conqur {study.command} has no setting {name!r}{guess}")
 
 
 def _refuse_other(study: "Study", folder: Path) -> None:

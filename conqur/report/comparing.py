@@ -1,11 +1,11 @@
 """What exhibits of trainings and of searches have in common: improvements, aggregates, curves."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from conqur.aggregates import Aggregate, Improvements
+from conqur.aggregates import Aggregate, Improvements, aggregate
 from conqur.report.charts import Bar, Series, bar_chart, signed
 from conqur.report.exhibits import Estimate, Figure
 from conqur.statistics import student_interval
@@ -41,10 +41,21 @@ def won_and_lost(lead: Improvements) -> str:
     )
 
 
-def as_estimate(found: Aggregate) -> Estimate:
-    """An aggregate as a cell of a table."""
-    low, high = found.interval
-    return Estimate(found.value) if math.isnan(low) else Estimate(found.value, low, high)
+ENOUGH = 3
+"""So many values of each game are the fewest that a bootstrap is worth anything with."""
+NO_BOOTSTRAP = f" There is no interval where a game has fewer than {ENOUGH}."
+"""Said of tables whose intervals are by a bootstrap."""
+
+
+def summed_up(scores: Mapping[str, Sequence[float]], statistic: Callable[[Any], Any]) -> Estimate:
+    """Scores by game as one number, with an interval if there are enough of them."""
+    found = aggregate(scores, statistic)
+    return as_estimate(found, enough=min(map(len, scores.values())) >= ENOUGH)
+
+
+def as_estimate(found: Aggregate, *, enough: bool) -> Estimate:
+    """An aggregate as a cell of a table, with its interval if that is worth anything."""
+    return Estimate(found.value, *found.interval) if enough else Estimate(found.value)
 
 
 def mean_line(name: str, curves: Sequence[Sequence[tuple[float, float]]], colour: str) -> Series:

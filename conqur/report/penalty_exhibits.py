@@ -1,19 +1,29 @@
 """Exhibits of training with the penalty alone (Sec. 4.1 and App. C of the paper)."""
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from conqur.aggregates import (
     AGGREGATES,
-    aggregate,
     improvement,
     improvements,
     probability_of_improvement,
 )
 from conqur.report.charts import Bar, Reference, bar_chart, line_chart, number
-from conqur.report.comparing import BLACK, EVEN, WON, as_estimate, margins, mean_line, won_and_lost
+from conqur.report.comparing import (
+    BLACK,
+    ENOUGH,
+    EVEN,
+    NO_BOOTSTRAP,
+    WON,
+    as_estimate,
+    margins,
+    mean_line,
+    summed_up,
+    won_and_lost,
+)
 from conqur.report.exhibits import (
     Cell,
     Exhibit,
@@ -64,7 +74,9 @@ def penalty_exhibits(rows: Sequence[Trained], points: Sequence[TrainedPoint]) ->
         _weights(scores),
         _human_normalised(rows, several),
         _effects(scores),
-        _curves(curves, "curves", "Learning curves", "Fig. 2 and 8", None),
+        _curves(
+            curves, "curves", "Learning curves", "Fig. 2 and 8", None, _unlogged(scores, curves)
+        ),
         _curves(curves, "curves-best", "Learning curves for the best λ", "Fig. 9", chosen),
         _curves(
             curves,
@@ -124,7 +136,7 @@ def _table(scores: Scores, best: dict[Member, float | None]) -> Exhibit:
         paper="Tab. 3",
         words=(
             "Scores of the final networks in fresh episodes: means over "
-            f"{' to '.join(map(str, seeds))} seeds with Student's 95 % intervals. The best λ was "
+            f"{_seeds(seeds)}. The best λ was "
             "chosen by these very scores, as in the paper, so that the score with it is too good; "
             "with λ chosen for every seed by the other seeds (from all, zero too) nothing is seen "
             "twice. Improvement is (s_λ − s_0)/|s_0|; the paper's scores are of its own training, "
@@ -132,13 +144,21 @@ def _table(scores: Scores, best: dict[Member, float | None]) -> Exhibit:
         ),
         **with_papers(
             (
-                *("Game", "Algorithm", "λ = 0", "best λ", "with it", "λ chosen on other seeds"),
+                *("Game", "Algorithm", "λ = 0", "best λ > 0", "with it"),
+                "λ chosen on other seeds",
                 "improvement, %",
             ),
             ("paper, λ = 0", "paper, best λ", "paper, with it"),
             rows,
         ),
     )
+
+
+def _seeds(counts: Sequence[int]) -> str:
+    """How many there are, and what that is good for."""
+    if counts == [1]:
+        return "one seed, which says nothing of others"
+    return f"{' to '.join(map(str, counts))} seeds with Student's 95 % intervals"
 
 
 def _on_other_seeds(weights: dict[float, dict[int, float]]) -> list[float]:
@@ -204,11 +224,13 @@ def _weights(scores: Scores) -> Exhibit:
                 game: [1 + (score - _mean(plain)) / abs(_mean(plain)) for score in with_it]
                 for game, (with_it, plain) in games.items()
             }
-            numbers = {name: as_estimate(aggregate(parts, f)) for name, f in AGGREGATES.items()}
+            numbers = {name: summed_up(parts, f) for name, f in AGGREGATES.items()}
+            fewest = min(len(values) for both in games.values() for values in both)
             better = probability_of_improvement(
                 *({game: both[i] for game, both in games.items()} for i in (0, 1))
             )
-            chance = None if weight == 0 else as_estimate(better)
+            known = weight != 0 and fewest > 1
+            chance = as_estimate(better, enough=fewest >= ENOUGH) if known else None
             rows.append((algorithm, number(weight), len(games), *numbers.values(), chance))
             found = numbers["IQM"]
             bars.setdefault(algorithm, []).append(
@@ -231,8 +253,9 @@ def _weights(scores: Scores) -> Exhibit:
         words=(
             "Scores in parts of the mean score with λ = 0 of the same game; 1 is as good. Bars are "
             "interquartile means. Intervals at 95 % are by a bootstrap that draws the seeds of a "
-            "game anew; they take the baseline's mean as known. Better: how probable it is that a "
-            "network with this λ scores more than one with λ = 0."
+            f"game anew; they take the baseline's mean as known.{NO_BOOTSTRAP} The median is of "
+            "the games' means, the interquartile mean of all networks. Better: how probable it is "
+            "that a network with this λ scores more than one with λ = 0."
         ),
         head=("Algorithm", "λ", "games", *AGGREGATES, "better"),
         rows=tuple(rows),
@@ -249,7 +272,7 @@ def _human_normalised(rows: Sequence[Trained], several: bool) -> Exhibit:
             known.setdefault(kind, {}).setdefault(row.game, []).append(row.human_normalised)
     table: list[tuple[Cell, ...]] = []
     for (algorithm, weight), games in sorted(known.items()):
-        numbers = [as_estimate(aggregate(games, f)) for f in AGGREGATES.values()]
+        numbers = [summed_up(games, f) for f in AGGREGATES.values()]
         table.append((algorithm, number(weight), len(games), *numbers))
     return Exhibit(
         key="human-normalised",
@@ -257,7 +280,7 @@ def _human_normalised(rows: Sequence[Trained], several: bool) -> Exhibit:
         paper="",
         words=(
             "0 is random play, 1 a person's; games without such numbers are left out. Intervals at "
-            "95 % are by a bootstrap that draws the seeds of a game anew."
+            f"95 % are by a bootstrap that draws the seeds of a game anew.{NO_BOOTSTRAP}"
         ),
         head=("Algorithm", "λ", "games", *AGGREGATES),
         rows=tuple(table),
@@ -329,6 +352,7 @@ def _curves(
     title: str,
     paper: str,
     only: dict[Member, set[float]] | None,
+    caveat: str = "",
 ) -> Exhibit:
     every = sorted({weight for by_weight in curves.values() for weight in by_weight if weight})
     colours = {0.0: BLACK} | {weight: colour(i) for i, weight in enumerate(every)}
@@ -356,8 +380,16 @@ def _curves(
         paper=paper,
         words=(
             "Returns of episodes with exploration while training: the mean over seeds and, where "
-            "there are several, Student's 95 % interval."
+            f"there are several, Student's 95 % interval.{caveat}"
         ),
         figures=tuple(figures),
         legend=legend,
     )
+
+
+def _unlogged(scores: Scores, curves: Mapping[Member, Any]) -> str:
+    """Whose curves are missing."""
+    missing = [str(member) for member in scores if member not in curves]
+    if not missing:
+        return ""
+    return f" Trained in fewer steps than a row of the log has: {'; '.join(missing)}."

@@ -4,16 +4,17 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from conqur.aggregates import AGGREGATES, Improvements, aggregate, improvements, mean
+from conqur.aggregates import AGGREGATES, Improvements, improvements, mean
 from conqur.report.charts import Bar, Reference, bar_chart, line_chart, number
 from conqur.report.comparing import (
     BLACK,
     EVEN,
     LOST,
+    NO_BOOTSTRAP,
     WON,
-    as_estimate,
     margins,
     mean_line,
+    summed_up,
     won_and_lost,
 )
 from conqur.report.exhibits import (
@@ -109,9 +110,7 @@ def _algorithms(setting: Setting) -> Exhibit:
         }
         if not parts:
             continue
-        numbers = {
-            name: as_estimate(aggregate(by_game(parts), f)) for name, f in AGGREGATES.items()
-        }
+        numbers = {name: summed_up(by_game(parts), f) for name, f in AGGREGATES.items()}
         counted = [run for run in runs if means.get(run.game)]
         handed = sum(bool(run.handed_back_gain) for run in counted)
         lead = _lead(setting, arm, means)
@@ -126,7 +125,8 @@ def _algorithms(setting: Setting) -> Exhibit:
         "Scores on fresh starts in parts of the mean score of the game's checkpoints: 1 is as good "
         "as not tuned. Bars are interquartile means; intervals at 95 % are by a bootstrap that "
         f"draws the {setting.units} of each game anew, as if the checkpoints' means were known "
-        "(with few of them they are too narrow). Lead: on multi-DQN, on the same "
+        f"(with few of them they are too narrow).{NO_BOOTSTRAP} The median is of the games' "
+        "means, the interquartile mean of all runs. Lead: on multi-DQN, on the same "
         f"{setting.units} and starts, the mean difference. Handed back: in how many runs the 95 % "
         "interval of the gain on the checkpoint is above zero, which chance alone does in one of "
         "forty; else the checkpoint itself was handed back."
@@ -168,10 +168,7 @@ def _lead(setting: Setting, arm: Arm, means: dict[str, float]) -> Cell:
         for unit, score in ours.items()
         if unit in theirs and means.get(unit.game)
     }
-    if not leads:
-        return None
-    found = aggregate(by_game(leads), mean)
-    return Gain(*as_estimate(found))
+    return Gain(*summed_up(by_game(leads), mean)) if leads else None
 
 
 def _scores(setting: Setting, measure: Measure, key: str, title: str, words: str) -> Exhibit:

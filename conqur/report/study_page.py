@@ -46,7 +46,7 @@ def render_study_page(results: Results, exhibits: Sequence[Exhibit], command: st
         "study_page.html",
         {
             "style": report.style() + file_text("exhibits.css"),
-            "title": escape(f"Study: {results.name}"),
+            "title": escape(headline(results)),
             "headline": escape(headline(results)),
             "lede": unbroken(_lede(results, exhibits)),
             "facts": escape(_facts(results)),
@@ -77,6 +77,8 @@ def headline(results: Results) -> str:
         first = results.points[0]
         steps = max(point.step for point in results.points)
         return f"{first.game}, {first.algorithm.upper()}: {steps:,} steps"
+    if results.name == _counted(results.runs, "run"):
+        return results.name
     if results.done == results.runs:
         return f"{results.name}: {_counted(results.runs, 'run')}"
     return f"{results.name}: {results.done} of {_counted(results.runs, 'run')}"
@@ -112,6 +114,8 @@ def _lede(results: Results, exhibits: Sequence[Exhibit]) -> str:
 def _facts(results: Results) -> str:
     games = list(dict.fromkeys(row.game for row in (*results.rows, *results.points)))
     facts = [f"{_counted(len(games), 'game')}: {', '.join(games)}"]
+    if results.settings.startswith("#"):  # what its author says of the study
+        facts.insert(0, results.settings.partition("\n")[0].lstrip("# ").rstrip(". "))
     networks = {getattr(row, "network", row) for row in results.rows}
     if networks:
         facts.append(_counted(len(networks), "network"))

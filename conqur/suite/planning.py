@@ -35,6 +35,7 @@ class Probe:
         total: how many of these there are to be.
         rate: of these in a second.
         start: seconds until the first was over.
+        once: seconds that it takes longer when a worker has made no such run before.
         memory: the most bytes of this machine's that it had; None if that is not known.
     """
 
@@ -44,6 +45,7 @@ class Probe:
     total: int
     rate: float
     start: float
+    once: float
     memory: int | None
 
     @property
@@ -67,12 +69,13 @@ class Plan:
     @property
     def worker_seconds(self) -> float:
         """Of one worker that makes all runs."""
-        return sum(probe.runs * probe.seconds for probe in self.probes)
+        return self.seconds(1)
 
     def seconds(self, workers: int) -> float:
         """How long all runs take if so many are made at a time."""
         longest = max((probe.seconds for probe in self.probes), default=0.0)
-        return max(longest, self.worker_seconds / workers)
+        every = sum(probe.runs * probe.seconds for probe in self.probes)
+        return max(longest, every / workers) + sum(probe.once for probe in self.probes)
 
     @property
     def memory(self) -> int | None:
@@ -82,23 +85,23 @@ class Plan:
 
 
 def make_plan(jobs: Sequence[Job], *, show: Callable[[str], None] = lambda words: None) -> Plan:
-    """Measure one run of every algorithm and preset, each for half a minute.
+    """Measure one run of every algorithm, preset and family of games, each for half a minute.
 
-    Other games are taken to be as fast as the first; evaluations at the end do not count.
+    Other games of a family are taken to be as fast as the first; evaluations at the end do not
+    count. A run that is over sooner is made twice: what the first has compiled, others find.
 
     Args:
         jobs: the runs that are to be made.
         show: told what is being measured.
     """
-    kinds: dict[tuple[str, str], list[Job]] = {}
+    kinds: dict[tuple[str, ...], list[Job]] = {}
     for job in jobs:
-        kinds.setdefault((job.about.get("algorithm", ""), job.about.get("preset", "")), []).append(
-            job
-        )
+        kind = (_family(job.like), job.about.get("algorithm", ""), job.about.get("preset", ""))
+        kinds.setdefault(kind, []).append(job)
     probes = []
-    for kind in kinds.values():
-        show(f"measuring {kind[0].name}")
-        probes.append(_probe(kind[0], len(kind)))
+    for alike in kinds.values():
+        show(f"measuring {alike[0].name}")
+        probes.append(_probe(alike[0], len(alike)))
     return Plan(tuple(probes), len(jobs))
 
 
@@ -128,12 +131,31 @@ def _probe(job: Job, runs: int) -> Probe:
                 time.sleep(POLL)
         if asked:
             raise KeyboardInterrupt
-        took = time.monotonic() - began
-        if len(seen) < 3 and ended == [True] and not stop:  # it is over already
-            return Probe(
-                job, runs, unit or "run", total or 1, (total or 1) / took, 0.0, memory or None
-            )
+        if ended == [True] and not stop:  # it is over already
+            first = time.monotonic() - began
+            again = _seconds_again(job, worker)
+            once, total = max(0.0, first - again), total or 1
+            return Probe(job, runs, unit or "run", total, total / again, 0.0, once, memory or None)
         return _measured(job, runs, unit, total, seen, memory, study)
+
+
+def _seconds_again(job: Job, worker: Worker) -> float:
+    """How long a run takes in a worker that has made it before."""
+    with tempfile.TemporaryDirectory() as folder:
+        study = Path(folder)
+        prepare([job], study)
+        began = time.monotonic()
+        with stop_requested() as asked:
+            for _ in worker.obey(job.start(study), log=job.log(study), out=None, stop=asked):
+                time.sleep(POLL)
+        if asked:
+            raise KeyboardInterrupt
+        return time.monotonic() - began
+
+
+def _family(game: str) -> str:
+    """What games have in common that are about as fast: Atari, MinAtar, or nothing."""
+    return re.split(r"[/-]", game)[0] if game.startswith(("ALE/", "MinAtar")) else game
 
 
 def _measured(
@@ -151,7 +173,8 @@ def _measured(
         raise ValueError(f"{job.name} did not get going: {said}")
     (start, first), (end, last) = seen[0], seen[-1]
     rate = (last - first) / (end - start)
-    return Probe(job, runs, unit, total, rate, max(0.0, start - first / rate), memory or None)
+    start = max(0.0, start - first / rate)
+    return Probe(job, runs, unit, total, rate, start, 0.0, memory or None)
 
 
 @contextlib.contextmanager

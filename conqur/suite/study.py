@@ -187,7 +187,8 @@ def study_text(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except FileNotFoundError:
-        raise ValueError(f"there is no study {path}; see `conqur suite list`") from None
+        guess = _guess(str(path), list(ready_studies())) or "; see `conqur suite list`"
+        raise ValueError(f"there is no study {path}{guess}") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

@@ -155,6 +155,8 @@ def test_a_plan_is_made_from_what_is_measured(tmp_path, monkeypatch):
     assert plan.seconds(2) == pytest.approx(3 * probe.seconds)
     assert plan.seconds(100) == pytest.approx(probe.seconds)  # no run is made by two
     assert 1e8 < plan.memory < 1e11
+    short = Job("short", ("train", "CartPole-v1", "--steps", "600"), {"algorithm": "dqn"}, 3)
+    assert make_plan([short]).probes[0].once > 0  # what it compiled, it found again
     bad = Job("bad", ("train", "CartPole-v1", "--steps", "none"), {}, 3)
     with pytest.raises(ValueError, match="bad did not get going: conqur: --steps must be"):
         make_plan([bad])
