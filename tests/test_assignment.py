@@ -117,7 +117,7 @@ def test_adaptive_temperature_by_hand():
 @given(
     hnp.arrays(
         np.float32,
-        st.tuples(st.integers(1, 4), st.integers(2, 6)),
+        st.sampled_from([(1, 6), (3, 2), (4, 4)]),  # each is compiled
         elements=st.floats(-100, 100, width=32),
     )
 )

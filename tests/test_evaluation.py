@@ -143,15 +143,14 @@ def test_neither_company_nor_width_matters(name, rule, alone):
         assert result == together[k]
 
 
-@pytest.mark.parametrize("copies", [1, 3])
 @pytest.mark.parametrize(
-    ("rule", "patience"),
+    ("rule", "patience", "copies"),
     [
-        ({"episodes": 7}, evaluation.PATIENCE),
-        ({"frames": 500, "frame_skip": 2}, evaluation.PATIENCE),
-        ({"episodes": 5, "frames": 100}, evaluation.PATIENCE),
-        ({"episodes": 7}, evaluation.AT_ONCE + 5),
-        ({"frames": 150}, 20),
+        ({"episodes": 7}, evaluation.PATIENCE, 3),
+        ({"frames": 500, "frame_skip": 2}, evaluation.PATIENCE, 3),
+        ({"episodes": 5, "frames": 100}, evaluation.PATIENCE, 1),
+        ({"episodes": 7}, evaluation.AT_ONCE + 5, 3),
+        ({"frames": 150}, 20, 1),
     ],
 )
 def test_what_compiles_scores_as_step_by_step(monkeypatch, rule, patience, copies):

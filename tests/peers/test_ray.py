@@ -199,7 +199,7 @@ def test_a_study_that_is_stopped_is_saved(cluster, tmp_path):
     job = until(driver.saved, "no run is under way")
     driver.process.send_signal(signal.SIGTERM)
     assert driver.process.wait(TIME) == 128 + signal.SIGTERM, driver.said.read_text()
-    assert "Stopped; all is saved" in driver.said.read_text()
+    assert "goes on from what is saved" in driver.said.read_text()
     assert "all is saved" in job.log(driver.study).read_text()
     assert state(job, driver.study) is State.BEGUN
     until(cluster.is_idle, "processes are left")
