@@ -74,7 +74,7 @@ def problems(draw, elements=None):
     return features, actions
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(problems())
 def test_agrees_with_an_independent_lp(problem):
     features, actions = problem

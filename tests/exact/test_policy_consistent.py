@@ -79,7 +79,7 @@ def test_pcql_converges_to_the_best_realizable_value(seed):
     assert set(result.cells) == set(pcvi(mdp, features).cells)
 
 
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(st.integers(0, 1_000_000))
 def test_pcql_converges_on_stochastic_transitions(seed):
     mdp, features = tabular.random_mdp(seed, 3, 2, 2, discount=0.5, end_probability=0.2)

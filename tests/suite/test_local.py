@@ -59,7 +59,7 @@ def test_a_study_from_the_command_line(tmp_path):
     assert "a study that was different" in other.stderr
 
 
-LONG = ("--steps", "9000", "--learning-starts", "100", "--log-every", "200")
+LONG = ("--steps", "6000", "--learning-starts", "100", "--log-every", "200")
 
 
 def test_what_is_killed_and_stopped_ends_as_if_nothing_had_been(tmp_path):
