@@ -348,6 +348,22 @@ def test_appendix_a_is_told_as_it_came_out():
         assert told.format(*ends) in found
 
 
+def test_the_limit_of_the_penalty_is_told_as_it_came_out():
+    with (ROOT / "results/exactness/limit.csv").open() as file:
+        rows = [
+            {k: v if k == "game" else float(v) for k, v in r.items()} for r in csv.DictReader(file)
+        ]
+    broken = {
+        weight: [r["broken"] for r in rows if r["penalty_weight"] == weight] for weight in (0, 1)
+    }
+    assert "breaks {:.0f} to {:.0f} % of the choices, λ = 1 at most {:.0f} %".format(
+        *(100 * end for end in (min(broken[0]), max(broken[0]), max(broken[1])))
+    ) in words("results/README.md")
+    limit = [row for row in rows if 10 <= row["penalty_weight"] <= 1000]
+    assert len(limit) == 15
+    assert all(row["broken"] == 0 and row["apart"] < 1e-4 for row in limit)
+
+
 def test_the_search_study_is_told_as_it_came_out():
     results = read_results(ROOT / "results/studies/minatar_search")
     assert len(results.rows) == results.runs == 125
