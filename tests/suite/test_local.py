@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 from tiny_runs import results, trained
 
+from conqur.commands.suite import Suite
 from conqur.runs.lock import Lock
 from conqur.suite import Job, State, run_locally, state
+from conqur.suite.making import Outcome
 from conqur.suite.planning import make_plan
-from conqur.suite.study import ARMS
+from conqur.suite.study import ARMS, read_study
 
 STUDY = """
 command = "train"
@@ -185,3 +187,22 @@ def test_typos_in_settings_and_games_are_refused_before_anything_runs(tmp_path):
         assert words in made.stderr
         assert len(made.stderr.strip().splitlines()) == 1
         assert not (tmp_path / "studies").exists()
+
+
+def test_settings_are_checked_in_every_game(tmp_path):
+    from conqur.commands.suite import _check
+
+    games = '["MinAtar/Breakout", "CartPole-v1"]'  # the second remembers fewer transitions
+    text = STUDY.replace('["CartPole-v1"]', games).replace("starts = 100", "starts = 80_000")
+    (tmp_path / "two.toml").write_text(text.replace("steps = 300", "steps = 200_000"))
+    with pytest.raises(Exception, match=r"--learning-starts .* must be at most --replay-size"):
+        _check(read_study(tmp_path / "two.toml"))
+
+
+def test_what_somebody_else_makes_is_named(tmp_path, monkeypatch, capsys):
+    (tmp_path / "small.toml").write_text(STUDY)
+    nothing = Outcome((), None)
+    monkeypatch.setattr(Suite, "_engine", lambda self: lambda *given, **options: nothing)
+    with pytest.raises(SystemExit, match="1"):
+        Suite("run", tmp_path / "small.toml", dir=tmp_path / "study").run("")
+    assert "Somebody else is making CartPole-v1-dqn-weight-0-seed-0:" in capsys.readouterr().out
