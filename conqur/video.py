@@ -17,7 +17,7 @@ from conqur import _checks
 from conqur._files import replacing
 from conqur._panel import Moment, Panel, Picture, with_palette
 from conqur.environments.interface import VectorEnvironment
-from conqur.evaluation import act, checked_actions, episode_seeds
+from conqur.evaluation.acting import act, checked_actions, episode_seeds
 
 GIF_FRAMES = 600
 """The most frames of a GIF; of a longer game every second, fourth, … is taken."""

@@ -162,8 +162,10 @@ def main() -> None:
     given.output.mkdir(parents=True, exist_ok=True)
     limits = [row for game in GAMES for row in limit(game)]
     (given.output / "limit.csv").write_text(as_csv(Fitted, limits), encoding="utf-8")
-    found = [row for game in GAMES for row in unions(game)]
-    (given.output / "unions.csv").write_text(as_csv(Union, found), encoding="utf-8")
+    found = []
+    for game in GAMES:
+        found += unions(game)
+        (given.output / "unions.csv").write_text(as_csv(Union, found), encoding="utf-8")
 
 
 if __name__ == "__main__":

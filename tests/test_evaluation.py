@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from conqur import evaluation
 from conqur.environments import Spec, Step, VectorEnvironment, first_stack, make, push
 from conqur.environments.grouped import Grouped
-from conqur.evaluation import Evaluation, episode_seeds, evaluate
+from conqur.evaluation import Evaluation, compiled, episodes, evaluate, rounds
+from conqur.evaluation.acting import episode_seeds
 
 
 class Script(VectorEnvironment):
@@ -146,15 +146,15 @@ def test_neither_company_nor_width_matters(name, rule, alone):
 @pytest.mark.parametrize(
     ("rule", "patience", "copies"),
     [
-        ({"episodes": 7}, evaluation.PATIENCE, 3),
-        ({"frames": 500, "frame_skip": 2}, evaluation.PATIENCE, 3),
-        ({"episodes": 5, "frames": 100}, evaluation.PATIENCE, 1),
-        ({"episodes": 7}, evaluation.AT_ONCE + 5, 3),
+        ({"episodes": 7}, episodes.PATIENCE, 3),
+        ({"frames": 500, "frame_skip": 2}, episodes.PATIENCE, 3),
+        ({"episodes": 5, "frames": 100}, episodes.PATIENCE, 1),
+        ({"episodes": 7}, compiled.AT_ONCE + 5, 3),
         ({"frames": 150}, 20, 1),
     ],
 )
 def test_what_compiles_scores_as_step_by_step(monkeypatch, rule, patience, copies):
-    monkeypatch.setattr(evaluation, "PATIENCE", patience)
+    monkeypatch.setattr(episodes, "PATIENCE", patience)
     num_envs = 3 * copies
     compiled = make("MinAtar/Breakout", num_envs)
     settings = {"policies": 3, "epsilon": 0.2, "seed": 4, **rule}
@@ -211,7 +211,7 @@ def test_whichever_comes_first():
 
 @pytest.mark.parametrize("rule", [{"episodes": 2}, {"frames": 30}])
 def test_an_episode_without_end_is_broken_off_and_counted(monkeypatch, rule):
-    monkeypatch.setattr(evaluation, "PATIENCE", 20)
+    monkeypatch.setattr(episodes, "PATIENCE", 20)
     forever = Script(3, length=lambda seed: 10**6)
     (result,) = evaluate(always(1), forever, **rule, epsilon=0)
     assert (result.scores, result.lengths, result.frames) == ((20.0, 20.0), (20, 20), 40)
@@ -221,7 +221,7 @@ def test_an_episode_without_end_is_broken_off_and_counted(monkeypatch, rule):
 
 @pytest.mark.parametrize("copies", [1, 2, 3])
 def test_one_episode_without_end_is_counted_with_the_others(monkeypatch, copies):
-    monkeypatch.setattr(evaluation, "PATIENCE", 20)
+    monkeypatch.setattr(episodes, "PATIENCE", 20)
     seeds, _ = episode_seeds(0, range(3))
     sometimes = Script(copies, length=lambda seed: 10**6 if seed == seeds[1] else 8)
     for rule in ({"episodes": 3}, {"frames": 30}):
@@ -243,7 +243,7 @@ def test_games_that_are_over_are_no_longer_looked_at_which_changes_no_score(monk
         return Balance(WEIGHTS)(observations)
 
     for few in (10**6, 1):
-        monkeypatch.setattr(evaluation, "FEW", few)
+        monkeypatch.setattr(rounds, "FEW", few)
         environment = make("CartPole-v1", 24)
         results.append(evaluate(q, environment, policies=3, episodes=20, epsilon=0.1, seed=5))
     assert results[0] == results[1]
@@ -341,7 +341,7 @@ def test_one_compilation_for_all_weights_and_settings():
 
 def test_progress():
     reports = []
-    length = evaluation.REPORT_EVERY + 5
+    length = rounds.REPORT_EVERY + 5
     evaluate(
         always(0), Script(2, length=lambda seed: length), episodes=4, on_progress=reports.append
     )

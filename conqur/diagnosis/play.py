@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from conqur.environments.interface import VectorEnvironment
-from conqur.evaluation import act, checked_actions, episode_seeds
+from conqur.evaluation.acting import act, checked_actions, episode_seeds
 
 CUT = 0.05
 """The most that what follows a cut may weigh in a return."""

@@ -1,0 +1,260 @@
+"""How fast DQN trains in conqur, Stable-Baselines3 and CleanRL, on the same machine by turns.
+
+    python benchmarks/peers.py --cleanrl FOLDER --cleanrl-python FILE --output FILE
+
+Needs what the peers' tests need, OpenCV (`opencv-python-headless`), a checkout of CleanRL and the
+Python of an environment for it, which has an older Gymnasium (gymnasium==0.29.1, ale-py==0.9.0,
+torch, tyro, tensorboard, opencv-python-headless). Without `--cleanrl` it is left out.
+
+Breakout, with Nature's network, and CartPole, with layers of 120 and 84. All of them have the same
+batches, updates per step of an environment and exploration (that of late training); each has its
+own preprocessing, replay and loop. CleanRL steps one environment; Stable-Baselines3 is measured
+with one, as it is mostly used, and with as many as conqur. What is counted are steps of
+environments per second, after learning has begun, in windows of some seconds.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import stable_baselines3
+import torch
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_atari_env, make_vec_env
+from train import Training, settings
+
+from conqur.runs.manifest import make_manifest
+from conqur.training_run import make_trainer
+
+WINDOWS = 3
+SECONDS = 0.5
+LEARNING_STARTS = 500
+FOREVER = 10_000_000
+EPSILON = 0.01
+
+
+class Case(NamedTuple):
+    """What is learned, and how."""
+
+    name: str
+    preset: str
+    environment: str
+    policy: str
+    policy_settings: dict[str, Any]
+    script: str
+    batch_size: int
+    update_every: int
+    target_every: int
+    learning_rate: float
+    replay_size: int
+    num_envs: int
+
+
+BREAKOUT = Case(
+    name="Breakout",
+    preset="tf-agents",
+    environment="ALE/Breakout-v5",
+    policy="CnnPolicy",
+    policy_settings={},
+    script="dqn_atari.py",
+    batch_size=32,
+    update_every=4,
+    target_every=1_000,
+    learning_rate=1e-4,
+    replay_size=20_000,
+    num_envs=8 if jax.default_backend() == "cpu" else 64,
+)
+CARTPOLE = Case(
+    name="CartPole",
+    preset="control",
+    environment="CartPole-v1",
+    policy="MlpPolicy",
+    policy_settings={"net_arch": [120, 84]},
+    script="dqn.py",
+    batch_size=128,
+    update_every=8,
+    target_every=512,
+    learning_rate=2.5e-4,
+    replay_size=10_000,
+    num_envs=8,
+)
+
+
+def of_conqur(case: Case) -> Callable[[], float]:
+    config = settings(
+        case.preset,
+        case.environment,
+        case.num_envs,
+        optimizer="adam",
+        learning_rate=case.learning_rate,
+        batch_size=case.batch_size,
+        update_every=case.update_every,
+        target_every=case.target_every // case.update_every,
+        replay_size=case.replay_size,
+        learning_starts=LEARNING_STARTS,
+        epsilon_final=EPSILON,
+        preprocessing="dopamine" if case.preset == "tf-agents" else "",
+    )
+    work = Training(make_trainer(config))
+    work.run(2 * LEARNING_STARTS // case.num_envs)
+
+    def window() -> float:
+        begin, steps = time.perf_counter(), 0
+        while time.perf_counter() - begin < SECONDS:
+            steps += work.run(100)
+        return case.num_envs * steps / (time.perf_counter() - begin)
+
+    return window
+
+
+class Clock(BaseCallback):
+    """Counts steps for some seconds after learning has begun, then stops it."""
+
+    def __init__(self, num_envs: int) -> None:
+        super().__init__()
+        self.num_envs, self.steps, self.begin, self.rate = num_envs, 0, 0.0, math.nan
+
+    def _on_step(self) -> bool:
+        if self.num_timesteps < 2 * LEARNING_STARTS:
+            return True
+        now = time.perf_counter()
+        self.begin = self.begin or now
+        self.rate = self.num_envs * self.steps / max(now - self.begin, 1e-9)
+        self.steps += 1
+        return now - self.begin < SECONDS
+
+
+def of_stable_baselines3(case: Case, num_envs: int) -> float:
+    atari = case.policy == "CnnPolicy"
+    name = "BreakoutNoFrameskip-v4" if atari else case.environment
+    environment = (make_atari_env if atari else make_vec_env)(name, n_envs=num_envs, seed=0)
+    clock = Clock(num_envs)
+    model = stable_baselines3.DQN(
+        case.policy,
+        environment,
+        learning_rate=case.learning_rate,
+        buffer_size=case.replay_size,
+        learning_starts=LEARNING_STARTS,
+        batch_size=case.batch_size,
+        # Counted in steps of all environments.
+        train_freq=max(1, case.update_every // num_envs),
+        gradient_steps=max(1, num_envs // case.update_every),
+        target_update_interval=case.target_every,
+        exploration_fraction=1e-6,
+        exploration_final_eps=EPSILON,
+        optimize_memory_usage=atari,
+        replay_buffer_kwargs={"handle_timeout_termination": False} if atari else None,
+        policy_kwargs=case.policy_settings,
+        seed=0,
+    )
+    model.learn(FOREVER, callback=clock, log_interval=FOREVER)
+    environment.close()
+    return clock.rate
+
+
+def of_cleanrl(case: Case, checkout: pathlib.Path, python: pathlib.Path) -> float:
+    starting = (
+        "import ale_py, runpy, sys; sys.argv = sys.argv[1:]; "  # which knows the games
+        "runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    name = "BreakoutNoFrameskip-v4" if case.policy == "CnnPolicy" else case.environment
+    options = {
+        "env-id": name,
+        "total-timesteps": FOREVER,
+        "learning-rate": case.learning_rate,
+        "buffer-size": case.replay_size,
+        "target-network-frequency": case.target_every,
+        "batch-size": case.batch_size,
+        "end-e": EPSILON,
+        "exploration-fraction": 1e-6,
+        "learning-starts": 2 * LEARNING_STARTS,
+        "train-frequency": case.update_every,
+    }
+    words = [word for option, value in options.items() for word in (f"--{option}", str(value))]
+    with tempfile.TemporaryDirectory() as folder:
+        running = subprocess.Popen(
+            [python, "-u", "-c", starting, checkout.resolve() / "cleanrl" / case.script, *words],
+            cwd=folder,
+            env={"PYTHONPATH": str(checkout.resolve()), "PATH": ""},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert running.stdout is not None
+        assert running.stderr is not None
+        every = math.lcm(100, case.update_every)  # that it says how fast it is
+        begin, steps, rate = 0.0, 0, math.nan
+        for line in running.stdout:
+            if not line.startswith("SPS"):
+                continue
+            now = time.perf_counter()
+            begin = begin or now
+            rate = steps / max(now - begin, 1e-9)
+            if now - begin >= SECONDS:
+                break
+            steps += every
+        else:
+            raise SystemExit(f"CleanRL broke off: {running.stderr.read()[-500:]}")
+        running.kill()
+        running.wait()
+    return rate
+
+
+def measured(case: Case, given: argparse.Namespace) -> dict[str, Any]:
+    windows: dict[str, Callable[[], float]] = {
+        "conqur": of_conqur(case),
+        "Stable-Baselines3, 1 environment": lambda: of_stable_baselines3(case, 1),
+        f"Stable-Baselines3, {case.num_envs} environments": lambda: of_stable_baselines3(
+            case, case.num_envs
+        ),
+    }
+    if given.cleanrl:
+        windows["CleanRL"] = lambda: of_cleanrl(case, given.cleanrl, given.cleanrl_python)
+    rates: dict[str, list[float]] = {name: [] for name in windows}
+    for _ in range(WINDOWS):
+        for name, window in windows.items():
+            rates[name].append(window())
+    ours = statistics.median(rates["conqur"])
+    print(f"\n{case.name}, conqur with {case.num_envs} environments")
+    print(f"{'':40} {'steps/s':>10} {'conqur / it':>12}")
+    for name, values in rates.items():
+        rate = statistics.median(values)
+        print(f"{name:40} {rate:10,.0f} {ours / rate:12.1f}", flush=True)
+    return {"num_envs": case.num_envs, "steps_per_second": rates}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cleanrl", type=pathlib.Path, help="a checkout of it")
+    parser.add_argument("--cleanrl-python", type=pathlib.Path, help="of its environment")
+    parser.add_argument("--output", type=pathlib.Path, help="where to write the numbers")
+    given = parser.parse_args()
+    if (given.cleanrl is None) != (given.cleanrl_python is None):
+        parser.error("--cleanrl and --cleanrl-python go together")
+    report: dict[str, Any] = {
+        "made_with": make_manifest(seeds=(0,), command="python benchmarks/peers.py"),
+        "peers": {
+            "stable-baselines3": stable_baselines3.__version__,
+            "torch": torch.__version__,
+            "torch threads": torch.get_num_threads(),
+            "gymnasium": gymnasium.__version__,
+        },
+    }
+    print(jax.devices()[0].device_kind)
+    for case in (BREAKOUT, CARTPOLE):
+        report[case.name] = measured(case, given)
+    if given.output:
+        given.output.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
