@@ -36,7 +36,7 @@ from conqur.runs.manifest import make_manifest
 from conqur.training_run import make_trainer
 
 WINDOWS = 3
-SECONDS = 0.5
+SECONDS = 5.0
 LEARNING_STARTS = 500
 FOREVER = 10_000_000
 EPSILON = 0.01

@@ -1,5 +1,6 @@
 """What the documents say about the package is true."""
 
+import collections
 import csv
 import fnmatch
 import html
@@ -204,6 +205,20 @@ def test_speed_in_the_documents_is_that_of_the_results():
     assert f"| ten members together | {ten[0]:.1f} | {ten[1]:.1f} |" in results
 
 
+def test_the_speed_beside_peers_is_that_of_the_results():
+    found = json.loads((ROOT / "results/training/peers_cpu.json").read_text())
+    told = words("results/README.md")
+    rates = {
+        case: {
+            name: np.median(windows) for name, windows in found[case]["steps_per_second"].items()
+        }
+        for case in ("Breakout", "CartPole")
+    }
+    for name in list(rates["Breakout"])[1:]:
+        parts = [f"{of_case['conqur'] / of_case[name]:.1f}" for of_case in rates.values()]
+        assert f"| {name} | {' | '.join(parts)} |" in told
+
+
 def test_gains_in_the_readme_are_those_of_the_results():
     """Rounded as they are there."""
     text = (ROOT / "README.md").read_text().replace("−", "-")
@@ -362,6 +377,38 @@ def test_the_limit_of_the_penalty_is_told_as_it_came_out():
     limit = [row for row in rows if 10 <= row["penalty_weight"] <= 1000]
     assert len(limit) == 15
     assert all(row["broken"] == 0 and row["apart"] < 1e-4 for row in limit)
+
+
+def test_the_penalty_study_is_told_as_it_came_out():
+    results = read_results(ROOT / "results/studies/minatar_penalty")
+    assert len(results.rows) == 5 * 2 * 6 * 10
+    exhibits = {exhibit.key: exhibit for exhibit in study_exhibits(results)}
+    found = words("results/README.md")
+    table = exhibits["weights"]
+    shown = {row[:2]: row[table.head.index("IQM")] for row in table.rows}
+    for weight in ("0.25", "0.5", "1", "1.5", "2"):
+        told = [
+            "{:.2f} ({:.2f} to {:.2f})".format(*shown[name, weight]) for name in ("DQN", "DDQN")
+        ]
+        assert f"| {weight} | {' | '.join(told)} |" in found
+    scores = collections.defaultdict(list)
+    for row in results.rows:
+        scores[row.algorithm, row.game, row.penalty_weight].append(row.score)
+    above, below = collections.Counter(), collections.Counter()
+    for (algorithm, game, weight), values in scores.items():
+        low, high = difference(values, scores[algorithm, game, 0.0]).interval
+        above[algorithm] += weight > 0 and low > 0
+        below[algorithm] += weight > 0 and high < 0
+    assert (above["dqn"], below["dqn"]) == (0, 16)
+    assert f"({above['ddqn']} above, {below['ddqn']} below;" in found
+    gain = difference(*(scores["ddqn", "MinAtar/Asterix", weight] for weight in (0.25, 0.0)))
+    assert "(difference {:.1f} to {:.1f})".format(*gain.interval) in found
+    table = exhibits["best-weight"]
+    chosen, plain = (table.head.index(name) for name in ("λ chosen on other seeds", "λ = 0"))
+    gains = {row[:2]: row[chosen].value - row[plain].value for row in table.rows}
+    better = {member for member, gain in gains.items() if gain > 0}
+    assert better == {(f"MinAtar/{game}", "DDQN") for game in ("Asterix", "Breakout", "Seaquest")}
+    assert f"{gains['MinAtar/Breakout', 'DDQN']:.1f}" == "0.1"
 
 
 def test_the_search_study_is_told_as_it_came_out():

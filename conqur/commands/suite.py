@@ -241,15 +241,16 @@ class Suite:
         print(", ".join(f"{count} {name}" for name, count in counts.items()))
 
     def _collect(self, jobs: Sequence["Job"], folder: Path) -> None:
-        from conqur.suite import collect, collect_curves
+        from conqur.suite import collect, collect_curves, collect_nodes
         from conqur.suite.results import MADE_WITH, manifest
-        from conqur.suite.tables import CURVES, RESULTS, as_csv, as_parquet
+        from conqur.suite.tables import CURVES, NODES, RESULTS, as_csv, as_parquet
 
         rows = collect(jobs, folder)
         if not rows:
             raise UsageError(f"no run in {folder} is done yet: conqur suite status {self.study}")
         written: dict[str, bytes] = {}
-        for name, table in ((RESULTS, rows), (CURVES, collect_curves(jobs, folder))):
+        curves, nodes = collect_curves(jobs, folder), collect_nodes(jobs, folder)
+        for name, table in ((RESULTS, rows), (CURVES, curves), (NODES, nodes)):
             if not table:
                 continue
             written[name] = as_csv(type(table[0]), table).encode()

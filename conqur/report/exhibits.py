@@ -12,7 +12,7 @@ from conqur.report.pages import unbroken
 from conqur.report.tables import Cell as Plain
 from conqur.statistics import student_interval
 
-COLOURS = ("blue", "orange", "green", "purple", "sky", "vermillion")
+COLOURS = ("blue", "orange", "green", "purple", "sky", "vermillion", "brown", "olive")
 """Of lines and bars that differ in kind, as CSS variables; black is what they are held against."""
 
 

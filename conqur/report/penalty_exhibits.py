@@ -70,7 +70,6 @@ def penalty_exhibits(rows: Sequence[Trained], points: Sequence[TrainedPoint]) ->
     found = [
         _table(scores, best),
         _margins(scores, best),
-        _last_returns(curves),
         _weights(scores),
         _human_normalised(rows, several),
         _effects(scores),
@@ -85,6 +84,7 @@ def penalty_exhibits(rows: Sequence[Trained], points: Sequence[TrainedPoint]) ->
             "Fig. 10",
             {m: {0.0, 0.5} for m, weights in curves.items() if 0.5 in weights},
         ),
+        _last_returns(curves),
     ]
     return [exhibit for exhibit in found if exhibit.rows or exhibit.figures]
 

@@ -35,10 +35,12 @@ from conqur.report.paper_tables import (
     paper_name,
     paper_table,
 )
+from conqur.report.search_nodes import last_nodes
 from conqur.report.search_settings import (
     BEST,
     BY_SCORE,
     FRESH,
+    PAPERS_WEIGHT,
     Arm,
     Measure,
     Setting,
@@ -48,10 +50,8 @@ from conqur.report.search_settings import (
     settings_of,
     with_diverged,
 )
-from conqur.suite.tables import Tuned, TunedPoint
+from conqur.suite.tables import RankedNode, Tuned, TunedPoint
 
-PAPERS_WEIGHT = 10.0
-"""The λ of the paper's Fig. 6 and 12."""
 TABLES = {16: (SEARCH_16, "Tab. 4"), 8: (SEARCH_8, "Tab. 7")}
 PAPERS = ("paper, ConQUR (best λ)", "paper, multi-DQN", "paper, checkpoint")
 
@@ -74,10 +74,12 @@ BEST_WORDS = (
 )
 
 
-def search_exhibits(rows: Sequence[Tuned], points: Sequence[TunedPoint]) -> list[Exhibit]:
+def search_exhibits(
+    rows: Sequence[Tuned], points: Sequence[TunedPoint], nodes: Sequence[RankedNode] = ()
+) -> list[Exhibit]:
     """All that there is to show; an exhibit without anything in it is left out."""
     found = []
-    for setting in settings_of(with_diverged(rows), points):
+    for setting in settings_of(with_diverged(rows), points, nodes):
         over_checkpoint, over_multi_dqn = _improvements(setting)
         found += [
             _algorithms(setting),
@@ -90,6 +92,7 @@ def search_exhibits(rows: Sequence[Tuned], points: Sequence[TunedPoint]) -> list
             over_checkpoint,
             _weights(setting),
             _scoring(setting),
+            last_nodes(setting),
             _curves(setting),
         ]
     return [exhibit for exhibit in found if exhibit.rows or exhibit.figures]

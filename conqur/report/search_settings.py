@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from conqur.report.charts import number
-from conqur.suite.tables import Tuned, TunedPoint
+from conqur.suite.tables import RankedNode, Tuned, TunedPoint
 
 NAMES = {
     "conqur": "ConQUR",
@@ -53,6 +53,10 @@ BY_SCORE = Measure(lambda run: run.score_by_score, lambda run: run.checkpoint)
 """Of the node that the search itself found best, by its loss and without playing, on those."""
 
 
+PAPERS_WEIGHT = 10.0
+"""The λ of the paper's Fig. 3, 6 and 12."""
+
+
 class Unit(NamedTuple):
     """What is averaged over: a network, or, where games have one network, a seed of its search."""
 
@@ -70,6 +74,7 @@ class Setting(NamedTuple):
     nodes: int
     runs: dict[Arm, list[Tuned]]
     points: Sequence[TunedPoint]
+    ranked: Sequence[RankedNode]
     by_network: bool
 
     @property
@@ -102,9 +107,20 @@ class Setting(NamedTuple):
         for run in [] if arm is None else self.runs[arm]:
             value = of(run)
             if value is not None:
-                name = run.network if self.by_network else f"{run.network} {run.seed}"
-                found.setdefault(Unit(run.game, name), []).append(value)
-        return {unit: float(np.mean(values)) for unit, values in found.items()}
+                found.setdefault(self._unit(run), []).append(value)
+        return _means(found)
+
+    def by_rank(self, arm: Arm) -> list[Values]:
+        """What the nodes of its last evaluations scored: the best, the second best, and so on."""
+        found: dict[int, dict[Unit, list[float]]] = {}
+        for node in self.ranked:
+            if Arm(node.algorithm, node.penalty_weight) == arm:
+                scores = found.setdefault(node.rank, {})
+                scores.setdefault(self._unit(node), []).append(node.score)
+        return [_means(found[rank]) for rank in sorted(found)]
+
+    def _unit(self, run: Tuned | RankedNode) -> Unit:
+        return Unit(run.game, run.network if self.by_network else f"{run.network} {run.seed}")
 
     def before(self, measure: Measure) -> Values:
         """Of the checkpoints, from whichever run knows."""
@@ -112,6 +128,10 @@ class Setting(NamedTuple):
         for arm in self.runs:
             found = self.values(arm, measure.checkpoint) | found
         return found
+
+
+def _means(found: dict[Unit, list[float]]) -> Values:
+    return {unit: float(np.mean(values)) for unit, values in found.items()}
 
 
 def of_game(values: Values, game: str) -> list[float]:
@@ -136,7 +156,9 @@ def with_diverged(rows: Sequence[Tuned]) -> list[Tuned]:
     return filled
 
 
-def settings_of(rows: Sequence[Tuned], points: Sequence[TunedPoint]) -> list[Setting]:
+def settings_of(
+    rows: Sequence[Tuned], points: Sequence[TunedPoint], ranked: Sequence[RankedNode]
+) -> list[Setting]:
     """The refit, which has one node, belongs to the others of its preset."""
     names = dict.fromkeys((row.preset, row.nodes) for row in rows if row.algorithm != "refit")
     names = names or dict.fromkeys((row.preset, row.nodes) for row in rows)
@@ -152,13 +174,14 @@ def settings_of(rows: Sequence[Tuned], points: Sequence[TunedPoint]) -> list[Set
             for point in points
             if point.preset == preset and (point.nodes == nodes or point.algorithm == "refit")
         ]
+        last = [node for node in ranked if (node.preset, node.nodes) == (preset, nodes)]
         name = (preset or f"{nodes}-nodes") if len(names) > 1 else ""
         if [p for p, _ in names].count(preset) > 1:
             name = f"{preset}-{nodes}".strip("-")
         name = re.sub(r"[^\w-]+", "-", name)
         by_network = len(networks) > len({game for game, _ in networks})
         ordered = dict(sorted(runs.items(), key=lambda item: _order(item[0])))
-        settings.append(Setting(name, nodes, ordered, own, by_network))
+        settings.append(Setting(name, nodes, ordered, own, last, by_network))
     return settings
 
 

@@ -22,7 +22,7 @@ ON_RUN_PAGES = ("Fig. 3", "Fig. 4")
 def study_exhibits(results: Results) -> list[Exhibit]:
     """All tables and figures that there is data for."""
     if results.command == "tune":
-        return search_exhibits(results.rows, results.points)
+        return search_exhibits(results.rows, results.points, results.nodes)
     shown = penalty_exhibits(results.rows, results.points)
     if len(results.folders) == 1:
         shown += training_exhibits(results.folders[0])

@@ -11,7 +11,7 @@ from conqur.runs import RunError
 from conqur.runs.files import Damaged, file_size, read_json
 from conqur.runs.layout import CONFIG, LOG
 from conqur.suite.jobs import EVALUATION, Job, State, state
-from conqur.suite.tables import Trained, TrainedPoint, Tuned, TunedPoint
+from conqur.suite.tables import RankedNode, Trained, TrainedPoint, Tuned, TunedPoint
 from conqur.tuning_run import EVALUATIONS, SUMMARY
 
 MOST_POINTS = 50
@@ -26,6 +26,11 @@ def collect(jobs: Sequence[Job], study: Path) -> list[Any]:
 def collect_curves(jobs: Sequence[Job], study: Path) -> list[Any]:
     """Points of the curves of the runs that are done: `TrainedPoint` or `TunedPoint`."""
     return _of_all(jobs, study, trained_points, tuned_points)
+
+
+def collect_nodes(jobs: Sequence[Job], study: Path) -> list[RankedNode]:
+    """The last nodes of all searches that are done."""
+    return _of_all(jobs, study, lambda folder, about: [], ranked_nodes)
 
 
 def _of_all(
@@ -140,6 +145,23 @@ def tuned_points(folder: Path, about: dict[str, Any]) -> list[TunedPoint]:
             checkpoint=rows[0].checkpoint,
         )
         for level, rows in sorted(levels.items())
+    ]
+
+
+def ranked_nodes(folder: Path, about: dict[str, Any]) -> list[RankedNode]:
+    """The nodes of a search's last evaluation, best first; none if only the root was evaluated."""
+    config, played = read_json(folder / CONFIG), read_played(folder / EVALUATIONS)
+    last = max((row.level for row in played), default=0)
+    nodes = [row for row in played if row.level == last] if last else []
+    return [
+        RankedNode(
+            **_of_search(about, config),
+            level=last,
+            rank=rank,
+            score=row.mean,
+            checkpoint=row.checkpoint,
+        )
+        for rank, row in enumerate(sorted(nodes, key=lambda row: -row.mean), 1)
     ]
 
 

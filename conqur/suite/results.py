@@ -12,6 +12,8 @@ from conqur.runs.layout import CONFIG, LOG, MANIFEST
 from conqur.suite.collecting import (
     collect,
     collect_curves,
+    collect_nodes,
+    ranked_nodes,
     trained_points,
     trained_rows,
     tuned_points,
@@ -20,7 +22,9 @@ from conqur.suite.collecting import (
 from conqur.suite.jobs import EVALUATION, Job
 from conqur.suite.tables import (
     CURVES,
+    NODES,
     RESULTS,
+    RankedNode,
     Trained,
     TrainedPoint,
     Tuned,
@@ -48,6 +52,7 @@ class Results:
         command: "train" or "tune".
         rows: of networks, `Trained` or `Tuned`.
         points: of curves, `TrainedPoint` or `TunedPoint`.
+        nodes: the last ones of searches.
         runs: how many there are to be.
         done: how many of them are at their end.
         settings: what was asked for, as text.
@@ -59,6 +64,7 @@ class Results:
     command: str
     rows: tuple[Any, ...]
     points: tuple[Any, ...]
+    nodes: tuple[RankedNode, ...]
     runs: int
     done: int
     settings: str
@@ -85,6 +91,9 @@ def read_results(folder: Path) -> Results:
     if (folder / CURVES).exists():
         other = TrainedPoint if kind is Trained else TunedPoint
         _, points = read_csv((other,), folder / CURVES)
+    nodes: list[Any] = []
+    if kind is Tuned and (folder / NODES).exists():
+        _, nodes = read_csv((RankedNode,), folder / NODES)
     if not rows:
         raise RunError(f"{folder / RESULTS} has no rows: nothing was done yet")
     done = len({row.run for row in rows})
@@ -96,6 +105,7 @@ def read_results(folder: Path) -> Results:
         command,
         tuple(rows),
         tuple(points),
+        tuple(nodes),
         runs,
         done,
         _text_or_nothing(folder / STUDY),
@@ -112,6 +122,7 @@ def read_runs(folders: Sequence[Path]) -> Results:
     """
     rows: list[Any] = []
     points: list[Any] = []
+    nodes: list[RankedNode] = []
     commands, done = set(), 0
     for folder in folders:
         try:
@@ -133,6 +144,7 @@ def read_runs(folders: Sequence[Path]) -> Results:
                 points += tuned_points(folder, about)
                 if (folder / SUMMARY).exists():
                     rows += tuned_rows(folder, about)
+                    nodes += ranked_nodes(folder, about)
                     done += 1
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise RunError(f"{folder} is damaged, or no run of this version: {error}") from None
@@ -156,6 +168,7 @@ def read_runs(folders: Sequence[Path]) -> Results:
         commands.pop(),
         tuple(rows),
         tuple(points),
+        tuple(nodes),
         len(folders),
         done,
         "",
@@ -229,6 +242,7 @@ def _with_runs(folder: Path) -> Results:
         "train" if isinstance(rows[0], Trained) else "tune",
         tuple(rows),
         tuple(collect_curves(jobs, folder)),
+        tuple(collect_nodes(jobs, folder)),
         len(jobs),
         len({row.run for row in rows}),
         _text_or_nothing(folder / STUDY),

@@ -1,4 +1,4 @@
-"""The tidy tables of a study: one row for each network, and one for each point of a curve.
+"""The tidy tables of a study: of its networks, of points of their curves, of the last nodes.
 
 They are what `conqur suite collect` writes and `conqur report` reads: a study's page can be made
 from these files alone, wherever its runs are.
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from conqur.runs.files import Damaged, file_size
 
-RESULTS, CURVES = "results.csv", "curves.csv"
+RESULTS, CURVES, NODES = "results.csv", "curves.csv", "nodes.csv"
 LARGEST = 64 << 20
 """Bytes of a table that is read."""
 
@@ -96,7 +96,26 @@ class TunedPoint(NamedTuple):
     checkpoint: float
 
 
-Row = TypeVar("Row", Trained, Tuned, TrainedPoint, TunedPoint)
+class RankedNode(NamedTuple):
+    """A node in the last evaluation of a search, and the checkpoint on the same starts.
+
+    `rank` is 1 for the node that scored most there.
+    """
+
+    network: str
+    game: str
+    algorithm: str
+    preset: str
+    nodes: int
+    penalty_weight: float
+    seed: int
+    level: int
+    rank: int
+    score: float
+    checkpoint: float
+
+
+Row = TypeVar("Row", Trained, Tuned, TrainedPoint, TunedPoint, RankedNode)
 
 
 def as_csv(kind: type[Row], rows: Sequence[Row]) -> str:

@@ -16,7 +16,17 @@ from conqur.report.penalty_exhibits import mean_line, penalty_exhibits
 from conqur.report.search_exhibits import search_exhibits
 from conqur.report.study_page import render_study_page, study_exhibits
 from conqur.suite.results import read_results
-from conqur.suite.tables import CURVES, RESULTS, Trained, TrainedPoint, Tuned, TunedPoint, as_csv
+from conqur.suite.tables import (
+    CURVES,
+    NODES,
+    RESULTS,
+    RankedNode,
+    Trained,
+    TrainedPoint,
+    Tuned,
+    TunedPoint,
+    as_csv,
+)
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -56,6 +66,16 @@ TUNED = [
 LEVELS = [
     TunedPoint("n", "MinAtar/Asterix", "conqur", "paper", 16, 10.0, 0, level, 2.0 * level, 1.0, 3.0)
     for level in (0, 10, 20)
+]
+
+LAST = [
+    RankedNode(f"{game}-0", game, algorithm, "paper", 16, weight, 0, 20, rank, score, 9.0)
+    for game, algorithm, weight, scores in (
+        ("ALE/Alien-v5", "conqur", 10.0, (30.0, 15.0)),
+        ("ALE/Alien-v5", "multi-dqn", 0.0, (15.0, 15.0, 3.0)),
+        ("MinAtar/Asterix", "conqur", 10.0, (7.0, 6.0)),
+    )
+    for rank, score in enumerate(scores, 1)
 ]
 
 
@@ -146,6 +166,20 @@ def test_searches_are_held_against_checkpoint_and_baseline():
     assert arms["ConQUR, λ = 10"][-2].value == pytest.approx(5 / 15)
     assert "scoring" not in shown
     assert len(shown["curves"].figures) == 1
+
+
+def test_nodes_are_compared_rank_by_rank():
+    shown = by_key(search_exhibits(TUNED, LEVELS, LAST))["ranks"]
+    assert shown.head == ("Rank", "ConQUR, λ = 10", "multi-DQN", "lead")
+    # In parts of Alien's 15; Asterix, whose checkpoint scores nothing, has none.
+    first, second, third = shown.rows
+    assert first[:3] == ("1", 2.0, 1.0)
+    assert (first[3].value, second[3].value) == (1.0, 0.0)
+    assert third == ("3", None, 0.2, None)
+    assert [figure.title for figure in shown.figures] == ["ALE/Alien-v5", "MinAtar/Asterix"]
+    alone = by_key(search_exhibits(TUNED, LEVELS, LAST[:2]))["ranks"]
+    assert alone.head == ("Rank", "ConQUR, λ = 10")
+    assert "ranks" not in by_key(search_exhibits(TUNED, LEVELS))
 
 
 def test_networks_and_not_seeds_are_averaged_over():
@@ -252,6 +286,7 @@ def folder(tmp_path):
     """What `conqur suite collect` leaves behind."""
     (tmp_path / RESULTS).write_text(as_csv(Tuned, TUNED))
     (tmp_path / CURVES).write_text(as_csv(TunedPoint, LEVELS))
+    (tmp_path / NODES).write_text(as_csv(RankedNode, LAST))
     (tmp_path / "study.toml").write_text('command = "tune" # <script>alert(1)</script>')
     (tmp_path / "made_with.json").write_text(json.dumps({"conqur": "0.1.0"}))
     return tmp_path

@@ -9,7 +9,7 @@ from conqur.cli import parse
 from conqur.environments.atari import atari_game
 from conqur.report.paper_tables import PENALTY, SCORING, SEARCH_16, paper_name, paper_table
 from conqur.runs import RunError
-from conqur.suite import collect, collect_curves, read_study
+from conqur.suite import collect, collect_curves, collect_nodes, read_study
 from conqur.suite.local import next_job
 from conqur.suite.study import ARMS, Network, ready_studies
 from conqur.suite.tables import Tuned, TunedPoint, as_csv, as_parquet, read_csv
@@ -239,6 +239,8 @@ def test_tables_hold_what_runs_found(tmp_path):
     assert row.frames == 12
     (point,) = collect_curves(jobs, tmp_path)
     assert (point.level, point.best, point.mean, point.checkpoint) == (10, 8.0, 5.0, 3.0)
+    nodes = collect_nodes(jobs, tmp_path)
+    assert [(node.rank, node.score, node.checkpoint) for node in nodes] == [(1, 8, 3), (2, 2, 3)]
     file = tmp_path / "results.csv"
     file.write_text(as_csv(Tuned, [row]))
     assert read_csv((TunedPoint, Tuned), file) == (Tuned, [row])
