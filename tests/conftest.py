@@ -1,6 +1,7 @@
 """What holds in every test: shapes are checked, and no array is broadcast to another rank."""
 
 import os
+import signal
 
 import hypothesis
 import jax
@@ -8,6 +9,10 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# Shells start what is in the background with Ctrl-C ignored, and that is inherited.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=2000)

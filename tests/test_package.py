@@ -379,6 +379,31 @@ def test_the_limit_of_the_penalty_is_told_as_it_came_out():
     assert all(row["broken"] == 0 and row["apart"] < 1e-4 for row in limit)
 
 
+def test_what_searches_commit_to_is_told_as_it_came_out():
+    with (ROOT / "results/exactness/unions.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 25
+    assert {row["verdict"] for row in rows} == {"inconsistent"}
+    weights = {
+        name: [row for row in rows if (row["penalty_weight"] == "0") == plain]
+        for name, plain in (("plain", True), ("penalised", False))
+    }
+
+    def ends(rows, column):
+        shares = [100 * float(row[column]) for row in rows]
+        return f"{min(shares):.1f} to {max(shares):.1f} %"
+
+    found = words("results/README.md")
+    assert f"at least {ends(rows, 'broken_at_least')} of them" in found
+    assert f"breaks {ends(weights['plain'], 'broken')} of them" in found
+    assert f"it breaks {ends(weights['penalised'], 'broken')}: less in four games" in found
+    assert f"(which breaks {ends(weights['penalised'], 'broken_at_best_found')} of" in found
+    for row in weights["plain"]:
+        others = [float(r["broken"]) for r in weights["penalised"] if r["game"] == row["game"]]
+        lower = max(others) < float(row["broken"])
+        assert lower == (row["game"] != "Freeway")
+
+
 def test_the_penalty_study_is_told_as_it_came_out():
     results = read_results(ROOT / "results/studies/minatar_penalty")
     assert len(results.rows) == 5 * 2 * 6 * 10
