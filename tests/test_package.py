@@ -8,6 +8,7 @@ import importlib
 import json
 import math
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from conqur.dqn import Diagnostics
 from conqur.pretrained import card
 from conqur.report.charts import number
 from conqur.report.run_page import headline
+from conqur.report.search_settings import Arm
 from conqur.report.study_page import study_exhibits
 from conqur.report.tuned_run import read_tuned
 from conqur.statistics import difference
@@ -416,6 +418,9 @@ def test_the_penalty_study_is_told_as_it_came_out():
             "{:.2f} ({:.2f} to {:.2f})".format(*shown[name, weight]) for name in ("DQN", "DDQN")
         ]
         assert f"| {weight} | {' | '.join(told)} |" in found
+    half = ["{:.2f} ({:.2f} to {:.2f})".format(*shown[name, "0.5"]) for name in ("DQN", "DDQN")]
+    told = f"comes to {half[0]} of plain DQN, and to {half[1]} of DDQN"
+    assert told in words("README.md")
     scores = collections.defaultdict(list)
     for row in results.rows:
         scores[row.algorithm, row.game, row.penalty_weight].append(row.score)
@@ -438,37 +443,56 @@ def test_the_penalty_study_is_told_as_it_came_out():
 
 def test_the_search_study_is_told_as_it_came_out():
     results = read_results(ROOT / "results/studies/minatar_search")
-    assert len(results.rows) == results.runs == 125
     exhibits = {exhibit.key: exhibit for exhibit in study_exhibits(results)}
     found, readme = words("results/README.md"), words("README.md")
+    assert f"{len(results.rows)} searches with the paper's settings, on 50 networks" in readme
     shown = exhibits["algorithms"]
     for name, *cells in shown.rows:
         row = dict(zip(shown.head[1:], cells, strict=True))
         lead = row["lead on multi-DQN"]
         told = ["{:.2f} ({:.2f} to {:.2f})".format(*row[each]) for each in ("IQM", "mean")]
         told.append("–" if lead is None else "{:+.2f} ({:+.2f} to {:+.2f})".format(*lead))
-        line = f"| {name} | {' | '.join(told)} | {row['handed back']} |".replace("-", "−")
-        assert line in found.replace("multi-DQN", "multi−DQN")
+        ours = [r for r in results.rows if str(Arm(r.algorithm, r.penalty_weight)) == name]
+        worse = sum(r.gain_high is not None and r.gain_high < 0 for r in ours)
+        told += [str(row["handed back"]), str(worse)]
+        line = f"| {name} | {row['runs']} | {' | '.join(told)} |".replace("-", "−")
+        assert line in found.replace("multi-DQN", "multi−DQN").replace("large-", "large−")
         if name == "ConQUR, λ = 1":
             ends = [-lead.value, -lead.high, -lead.low]
             told = "by {:.2f} checkpoints at λ = 1, 95 % interval {:.2f} to {:.2f}".format(*ends)
             assert told in readme
+    shown = exhibits["scores-by-loss"]
     space, freeway = (
-        [
-            cell.value
-            for cell in next(row for row in exhibits["scores-by-loss"].rows if game in row)[1:]
-        ]
+        {
+            name: f"{cell.value:.1f}"
+            for name, cell in zip(shown.head[1:], row[1:], strict=True)
+            if cell is not None
+        }
         for game in ("MinAtar/SpaceInvaders", "MinAtar/Freeway")
-    )  # checkpoint, λ = 1, 10, 100, multi-DQN, search without penalty
-    start, one, ten, hundred, multi, plain, _ = (f"{value:.1f}" for value in space)
+        for row in shown.rows
+        if row[0] == game
+    )
+    start, multi, plain = (
+        space[name] for name in ("checkpoint", "multi-DQN", "search without penalty")
+    )
+    penalised = [f"ConQUR, λ = {weight}" for weight in ("1", "10", "100", "1,000")]
+    one, ten, hundred, thousand = (space[name] for name in penalised)
     assert f"from {start} to {multi} points (multi-DQN) and {plain} (search)" in found
-    assert f"With λ = 1, 10 or 100 it has {one}, {ten} and {hundred}." in found
+    assert f"λ = 1, 10, 100 or 1,000 it has {one}, {ten}, {hundred} and {thousand}." in found
     assert f"has {one} points with λ = 1, {multi} without, the checkpoint {start}" in readme
-    start, one, ten, hundred, multi, plain, _ = (f"{value:.1f}" for value in freeway)
-    assert f"from {start} to {one}, {ten} and {hundred} with λ = 1, 10, 100" in found
-    assert f"stay without ({multi} and {plain})" in found
+    one, ten, hundred, thousand = (freeway[name] for name in penalised)
+    assert f"from {freeway['checkpoint']} to {one}, {ten}, {hundred} and {thousand} with" in found
+    without = [freeway[name] for name in ("multi-DQN", "search without penalty")]
+    assert f"stay without ({' and '.join(without)})" in found
+    behind = [-row[-1].value for row in exhibits["ranks"].rows]
+    assert f"ranks, by {min(behind):.2f} to {max(behind):.2f} checkpoints" in found
     page = (ROOT / "results/studies/minatar_search/report.html").read_text()
-    assert "25 networks" in page
+    assert "50 networks" in page
+
+
+def test_the_table_of_claims_is_made_from_the_results():
+    made = runpy.run_path(str(ROOT / "experiments/claims.py"))["table"]()
+    assert made in (ROOT / "results/README.md").read_text()
 
 
 def test_the_diagnosis_in_the_readme_is_that_of_the_results():
