@@ -21,7 +21,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -30,12 +30,13 @@ import stable_baselines3
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_atari_env, make_vec_env
+from stable_baselines3.common.vec_env import VecFrameStack
 from train import Training, settings
 
 from conqur.runs.manifest import make_manifest
 from conqur.training_run import make_trainer
 
-WINDOWS = 3
+WINDOWS = 5
 SECONDS = 5.0
 LEARNING_STARTS = 500
 FOREVER = 10_000_000
@@ -104,8 +105,10 @@ def of_conqur(case: Case) -> Callable[[], float]:
         epsilon_final=EPSILON,
         preprocessing="dopamine" if case.preset == "tf-agents" else "",
     )
-    work = Training(make_trainer(config))
-    work.run(2 * LEARNING_STARTS // case.num_envs)
+    trainer = make_trainer(config)
+    work = Training(trainer)
+    # Past the first look at the network, which compiles.
+    work.run(2 * max(LEARNING_STARTS // case.num_envs, trainer.between_looks))
 
     def window() -> float:
         begin, steps = time.perf_counter(), 0
@@ -137,6 +140,8 @@ def of_stable_baselines3(case: Case, num_envs: int) -> float:
     atari = case.policy == "CnnPolicy"
     name = "BreakoutNoFrameskip-v4" if atari else case.environment
     environment = (make_atari_env if atari else make_vec_env)(name, n_envs=num_envs, seed=0)
+    if atari:
+        environment = VecFrameStack(environment, 4)
     clock = Clock(num_envs)
     model = stable_baselines3.DQN(
         case.policy,
@@ -180,33 +185,40 @@ def of_cleanrl(case: Case, checkout: pathlib.Path, python: pathlib.Path) -> floa
         "train-frequency": case.update_every,
     }
     words = [word for option, value in options.items() for word in (f"--{option}", str(value))]
-    with tempfile.TemporaryDirectory() as folder:
-        running = subprocess.Popen(
-            [python, "-u", "-c", starting, checkout.resolve() / "cleanrl" / case.script, *words],
+    command = [python, "-u", "-c", starting, checkout.resolve() / "cleanrl" / case.script, *words]
+    every = math.lcm(100, case.update_every)  # steps after which it says how fast it is
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        (pathlib.Path(folder) / "errors").open("w+") as errors,
+        subprocess.Popen(
+            command,
             cwd=folder,
             env={"PYTHONPATH": str(checkout.resolve()), "PATH": ""},
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=errors,
             text=True,
-        )
+        ) as running,
+    ):
         assert running.stdout is not None
-        assert running.stderr is not None
-        every = math.lcm(100, case.update_every)  # that it says how fast it is
-        begin, steps, rate = 0.0, 0, math.nan
-        for line in running.stdout:
-            if not line.startswith("SPS"):
-                continue
-            now = time.perf_counter()
-            begin = begin or now
-            rate = steps / max(now - begin, 1e-9)
-            if now - begin >= SECONDS:
-                break
-            steps += every
-        else:
-            raise SystemExit(f"CleanRL broke off: {running.stderr.read()[-500:]}")
-        running.kill()
-        running.wait()
-    return rate
+        try:
+            return _rate_of_lines((line for line in running.stdout if "SPS" in line), every)
+        except EOFError:
+            errors.seek(0)
+            raise SystemExit(f"CleanRL broke off: {errors.read()[-500:]}") from None
+        finally:
+            running.kill()
+
+
+def _rate_of_lines(lines: Iterable[str], every: int) -> float:
+    """Steps per second, where a line comes after so many steps."""
+    begin, steps = 0.0, 0
+    for _ in lines:
+        now = time.perf_counter()
+        begin = begin or now
+        if now - begin >= SECONDS:
+            return steps / (now - begin)
+        steps += every
+    raise EOFError
 
 
 def measured(case: Case, given: argparse.Namespace) -> dict[str, Any]:
@@ -225,10 +237,11 @@ def measured(case: Case, given: argparse.Namespace) -> dict[str, Any]:
             rates[name].append(window())
     ours = statistics.median(rates["conqur"])
     print(f"\n{case.name}, conqur with {case.num_envs} environments")
-    print(f"{'':40} {'steps/s':>10} {'conqur / it':>12}")
+    print(f"{'':40} {'steps/s':>10} {'lowest':>10} {'highest':>10} {'conqur / it':>12}")
     for name, values in rates.items():
         rate = statistics.median(values)
-        print(f"{name:40} {rate:10,.0f} {ours / rate:12.1f}", flush=True)
+        shown = "".join(f" {value:10,.0f}" for value in (rate, min(values), max(values)))
+        print(f"{name:40}{shown} {ours / rate:12.2f}", flush=True)
     return {"num_envs": case.num_envs, "steps_per_second": rates}
 
 

@@ -98,6 +98,46 @@ def aggregate(
     return Aggregate(value, _percentiles(statistic(drawn), level))
 
 
+def relative(
+    scores: Scores,
+    baselines: Scores,
+    statistic: Callable[[Any], Any] = iqm,
+    *,
+    level: float = 0.95,
+    resamples: int = 2_000,
+    seed: int = 0,
+) -> Aggregate:
+    """As `aggregate`, of scores in parts of a baseline's mean score m in each game.
+
+    A score s counts as 1 + (s − m)/|m|. The baseline's runs are drawn anew, too: its mean is not
+    known better than they tell. (Draws in which it is zero are left out.)
+
+    Args:
+        scores: by game.
+        baselines: of the same games; no mean may be zero.
+        statistic: from scores [..., n, games] to [...].
+        level: how often such an interval should hold the true value.
+        resamples: how many.
+        seed: of the resampling.
+    """
+    if set(scores) != set(baselines):
+        differ = _differ(scores, baselines)
+        raise ValueError(f"scores and baselines must be of the same games, but differ in {differ}")
+    ours = _columns("scores", scores)
+    theirs = _columns("baselines", {game: baselines[game] for game in scores})
+    for game, column in zip(scores, theirs, strict=True):
+        if np.mean(column) == 0:
+            raise ValueError(f"baselines[{game!r}] has a mean of zero, which nothing is a part of")
+    _checks.number("level", level, above=0, below=1)
+    _checks.count("resamples", resamples)
+    value = float(statistic(_side_by_side(_parts(ours, theirs))))
+    if max(len(column) for column in (*ours, *theirs)) == 1:
+        return Aggregate(value, (math.nan, math.nan))
+    drawn = _resampled([*ours, *theirs], resamples, seed)
+    found = statistic(_side_by_side(_parts(drawn[: len(ours)], drawn[len(ours) :])))
+    return Aggregate(value, _percentiles(found[np.isfinite(found)], level))
+
+
 def probability_of_improvement(
     a: Scores, b: Scores, *, level: float = 0.95, resamples: int = 2_000, seed: int = 0
 ) -> Aggregate:
@@ -199,6 +239,13 @@ def _side_by_side(columns: Sequence[Any]) -> Float[np.ndarray, "... n games"]:
     lengths = [column.shape[-1] for column in columns]
     common = min(math.lcm(*lengths), max(LONGEST, *lengths))
     return np.stack([column[..., np.arange(common) % column.shape[-1]] for column in columns], -1)
+
+
+def _parts(scores: Sequence[Any], baselines: Sequence[Any]) -> list[Any]:
+    """Columns [..., n] in parts of the means of others; no numbers where such a mean is zero."""
+    means = [np.mean(column, axis=-1, keepdims=True) for column in baselines]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return [1 + (own - mean) / np.abs(mean) for own, mean in zip(scores, means, strict=True)]
 
 
 def _percentiles(values: Any, level: float) -> tuple[float, float]:

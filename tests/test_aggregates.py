@@ -19,6 +19,7 @@ from conqur.aggregates import (
     median,
     optimality_gap,
     probability_of_improvement,
+    relative,
 )
 
 THREE = {"a": [0.0, 1.0], "b": [2.0, 4.0], "c": [10.0, 20.0]}
@@ -62,6 +63,22 @@ def test_a_game_with_few_runs_is_not_drawn_more_often_than_it_has_runs():
     """Two runs of a game are two, however many others have: the interval stays wide."""
     found = aggregate({"a": [0.0, 1.0], "b": [0.0] * 50}, mean)
     assert found.interval == (0.0, 0.5)  # in a quarter of resamples a is drawn as 0, 0
+
+
+def test_parts_of_a_baseline_are_as_uncertain_as_the_baseline():
+    scores, plain = {"a": [3.0, 3.0], "b": [-4.0, -4.0]}, {"a": [1.0, 3.0], "b": [-2.0, -2.0]}
+    found = relative(scores, plain, mean)
+    assert found.value == pytest.approx((1.5 + 0.0) / 2)  # −4 is one |−2| below −2
+    # The mean of a's baseline is 1, 2 or 3, once, twice and once in four draws; b's is −2.
+    assert found.interval == pytest.approx((0.5, 1.5))
+    known = relative(scores, {"a": [2.0], "b": [-2.0]}, mean)
+    assert known.interval == pytest.approx((0.75, 0.75))
+    # With a baseline that is known, it is the aggregate of the parts.
+    spread = {"a": [1.0, 2.0, 6.0], "b": [3.0, 5.0, 5.0]}
+    parts = {"a": [0.5, 1.0, 3.0], "b": [0.75, 1.25, 1.25]}
+    assert relative(spread, {"a": [2.0], "b": [4.0]}).value == aggregate(parts).value
+    # Draws whose baseline is zero are no numbers, and are left out.
+    assert relative({"a": [1.0, 1.0]}, {"a": [0.0, 2.0]}, mean).interval == (0.5, 1.0)
 
 
 def test_single_runs_have_no_interval():
@@ -137,6 +154,8 @@ def test_wins_and_losses_within_one_per_cent():
     ("call", "words"),
     [
         (lambda: aggregate({}), "at least one game"),
+        (lambda: relative({"a": [1.0]}, {"b": [1.0]}), "same games.* a, b"),
+        (lambda: relative({"a": [1.0]}, {"a": [1.0, -1.0]}), "mean of zero"),
         (lambda: aggregate({"a": []}), "scores\\['a'\\]"),
         (lambda: aggregate({"a": [math.nan]}), "NaN"),
         (lambda: aggregate(THREE, level=1.0), "level"),

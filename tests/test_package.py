@@ -26,6 +26,7 @@ from conqur.report.search_settings import Arm
 from conqur.report.study_page import study_exhibits
 from conqur.report.tuned_run import read_tuned
 from conqur.statistics import difference
+from conqur.suite import read_study
 from conqur.suite.results import read_results
 
 ROOT = Path(__file__).parent.parent
@@ -249,6 +250,10 @@ def test_the_speed_of_the_search_is_that_of_the_results():
         for kind in ("cpu", "gpu")
     )
 
+    def by_sixteen(found):
+        seconds = found["refining"]["seconds"]
+        return np.median(seconds["256"]) / np.median(seconds["16"])
+
     def row(words, name, form):
         values = (form(found["levels"][name]) for found in (cpu, gpu))
         return f"| {words} | {' | '.join(values)} |"
@@ -265,9 +270,12 @@ def test_the_speed_of_the_search_is_that_of_the_results():
             "collected_by_emulator",
             "{:.2f}".format,
         ),
-        "| seconds in which a level refines 1, 8, 16, 64, 256 and 512 nodes | - | "
+        "| seconds in which a level refines 1, 8, 16, 64, 256 and 512 nodes | "
+        + ", ".join(f"{np.median(times):.2f}" for times in cpu["refining"]["seconds"].values())
+        + ", - | "
         + ", ".join(f"{np.median(times):.3f}" for times in gpu["refining"]["seconds"].values()),
-        f"| refining 512 nodes / 16 | - | {gpu['refining']['ratio']:.1f} |",
+        f"| refining 256 nodes / 16, and 512 / 16 | {cpu['refining']['ratio']:.1f}, - | "
+        f"{by_sixteen(gpu):.1f}, {gpu['refining']['ratio']:.1f} |",
         f"| memory of 100 levels | {cpu['memory']['gibibytes']:.1f} GiB | - |",
     ):
         assert line in text
@@ -436,16 +444,24 @@ def test_the_penalty_study_is_told_as_it_came_out():
     table = exhibits["best-weight"]
     chosen, plain = (table.head.index(name) for name in ("λ chosen on other seeds", "λ = 0"))
     gains = {row[:2]: row[chosen].value - row[plain].value for row in table.rows}
-    better = {member for member, gain in gains.items() if gain > 0}
-    assert better == {(f"MinAtar/{game}", "DDQN") for game in ("Asterix", "Breakout", "Seaquest")}
-    assert f"{gains['MinAtar/Breakout', 'DDQN']:.1f}" == "0.1"
+    told = {
+        member: f"{gain:+.1f}".replace("+0.0", "0.0").replace("-", "−")
+        for member, gain in gains.items()
+    }
+    for game in ("Asterix", "Seaquest", "Breakout", "Freeway", "Space Invaders"):
+        assert f"{game} {told['MinAtar/' + game.replace(' ', ''), 'DDQN']}" in found
+    for game in ("Asterix", "Breakout"):
+        assert re.search(f"{game} {told[f'MinAtar/{game}', 'DQN']}", found)
+    assert [
+        told[f"MinAtar/{game}", "DQN"] for game in ("Freeway", "Seaquest", "SpaceInvaders")
+    ] == ["0.0"] * 3
 
 
 def test_the_search_study_is_told_as_it_came_out():
     results = read_results(ROOT / "results/studies/minatar_search")
     exhibits = {exhibit.key: exhibit for exhibit in study_exhibits(results)}
     found, readme = words("results/README.md"), words("README.md")
-    assert f"{len(results.rows)} searches with the paper's settings, on 50 networks" in readme
+    assert f"{len(results.rows)} runs with the paper's settings, baseline and controls" in readme
     shown = exhibits["algorithms"]
     for name, *cells in shown.rows:
         row = dict(zip(shown.head[1:], cells, strict=True))
@@ -477,15 +493,49 @@ def test_the_search_study_is_told_as_it_came_out():
     )
     penalised = [f"ConQUR, λ = {weight}" for weight in ("1", "10", "100", "1,000")]
     one, ten, hundred, thousand = (space[name] for name in penalised)
-    assert f"from {start} to {multi} points (multi-DQN) and {plain} (search)" in found
+    assert f"goes from {start} to {multi} points (multi-DQN) and {plain} (search)" in found
     assert f"λ = 1, 10, 100 or 1,000 it has {one}, {ten}, {hundred} and {thousand}." in found
     assert f"has {one} points with λ = 1, {multi} without, the checkpoint {start}" in readme
     one, ten, hundred, thousand = (freeway[name] for name in penalised)
     assert f"from {freeway['checkpoint']} to {one}, {ten}, {hundred} and {thousand} with" in found
     without = [freeway[name] for name in ("multi-DQN", "search without penalty")]
     assert f"stay without ({' and '.join(without)})" in found
-    behind = [-row[-1].value for row in exhibits["ranks"].rows]
+    ranks = exhibits["ranks"]
+    lead = ranks.head.index("lead of ConQUR, λ = 10")
+    behind = [-row[lead].value for row in ranks.rows]
     assert f"ranks, by {min(behind):.2f} to {max(behind):.2f} checkpoints" in found
+    alone = {row[0]: row for row in shown.rows}["MinAtar/Seaquest"]
+    refit = alone[shown.head.index("large-batch refit")].value
+    assert f"({refit:.1f} points by the loss, {alone[1].value:.1f} before)" in found
+    back = collections.Counter(
+        (r.game, r.algorithm in ("multi-dqn", "no-penalty"), r.algorithm == "conqur")
+        for r in results.rows
+        if r.score == r.checkpoint
+    )
+    assert back["MinAtar/SpaceInvaders", True, False] == 20  # "in all twenty runs"
+    assert back["MinAtar/Freeway", False, True] == 40
+    best = exhibits["best-evaluations"]
+    for game, penalised_too in (("SpaceInvaders", "with penalty"), ("Freeway", "")):
+        row = next(row for row in best.rows if row[0] == f"MinAtar/{game}")
+        lead = {
+            name: f"{100 * (cell.value / row[1].value - 1):+.0f}".replace("-", "−")
+            for name, cell in zip(best.head[2:], row[2:], strict=True)
+            if cell is not None
+        }
+        parts = [lead[name] for name in penalised]
+        low, high = (
+            end(parts, key=lambda text: float(text.replace("−", "-"))) for end in (min, max)
+        )
+        assert f"{low} to {high} % {penalised_too}".strip() in found
+    asked = {
+        job.name for job in read_study(ROOT / "results/studies/minatar_search/study.toml").jobs()
+    }
+    missing = asked - {row.run for row in results.rows}
+    assert len(missing) == 23
+    assert all(
+        "random-rollouts" in name and name.startswith(("Freeway", "Seaquest", "SpaceInvaders"))
+        for name in missing
+    )
     page = (ROOT / "results/studies/minatar_search/report.html").read_text()
     assert "50 networks" in page
 

@@ -252,6 +252,7 @@ class Suite:
         curves, nodes = collect_curves(jobs, folder), collect_nodes(jobs, folder)
         for name, table in ((RESULTS, rows), (CURVES, curves), (NODES, nodes)):
             if not table:
+                (folder / name).unlink(missing_ok=True)  # of an earlier time
                 continue
             written[name] = as_csv(type(table[0]), table).encode()
             try:

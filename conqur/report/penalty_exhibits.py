@@ -10,6 +10,7 @@ from conqur.aggregates import (
     improvement,
     improvements,
     probability_of_improvement,
+    relative,
 )
 from conqur.report.charts import Bar, Reference, bar_chart, line_chart, number
 from conqur.report.comparing import (
@@ -220,15 +221,13 @@ def _weights(scores: Scores) -> Exhibit:
             }
             if not games:
                 continue
-            parts = {
-                game: [1 + (score - _mean(plain)) / abs(_mean(plain)) for score in with_it]
-                for game, (with_it, plain) in games.items()
+            ours, plain = ({game: pair[i] for game, pair in games.items()} for i in (0, 1))
+            fewest = min(len(values) for pair in games.values() for values in pair)
+            numbers = {
+                name: as_estimate(relative(ours, plain, f), enough=weight != 0 and fewest >= ENOUGH)
+                for name, f in AGGREGATES.items()
             }
-            numbers = {name: summed_up(parts, f) for name, f in AGGREGATES.items()}
-            fewest = min(len(values) for both in games.values() for values in both)
-            better = probability_of_improvement(
-                *({game: both[i] for game, both in games.items()} for i in (0, 1))
-            )
+            better = probability_of_improvement(ours, plain)
             known = weight != 0 and fewest > 1
             chance = as_estimate(better, enough=fewest >= ENOUGH) if known else None
             rows.append((algorithm, number(weight), len(games), *numbers.values(), chance))
@@ -253,9 +252,9 @@ def _weights(scores: Scores) -> Exhibit:
         words=(
             "Scores in parts of the mean score with λ = 0 of the same game; 1 is as good. Bars are "
             "interquartile means. Intervals at 95 % are by a bootstrap that draws the seeds of a "
-            f"game anew; they take the baseline's mean as known.{NO_BOOTSTRAP} The median is of "
-            "the games' means, the interquartile mean of all networks. Better: how probable it is "
-            "that a network with this λ scores more than one with λ = 0."
+            f"game anew, those with λ = 0, too.{NO_BOOTSTRAP} The median is of the games' means, "
+            "the interquartile mean of all networks. Better: how probable it is that a network "
+            "with this λ scores more than one with λ = 0."
         ),
         head=("Algorithm", "λ", "games", *AGGREGATES, "better"),
         rows=tuple(rows),

@@ -165,10 +165,11 @@ def _lead(setting: Setting, arm: Arm, means: dict[str, float]) -> Cell:
     other = setting.arm("multi-dqn")
     if other is None or arm == other:
         return None
-    ours, theirs = (setting.values(each, FRESH.score) for each in (arm, other))
+    # By gains, as a checkpoint may score differently on another machine.
+    ours, theirs = (setting.values(each, lambda run: run.gain) for each in (arm, other))
     leads = {
-        unit: (score - theirs[unit]) / abs(means[unit.game])
-        for unit, score in ours.items()
+        unit: (gain - theirs[unit]) / abs(means[unit.game])
+        for unit, gain in ours.items()
         if unit in theirs and means.get(unit.game)
     }
     return Gain(*summed_up(by_game(leads), mean)) if leads else None

@@ -4,11 +4,10 @@ import numpy as np
 
 from conqur.aggregates import mean
 from conqur.report.charts import Series, line_chart
-from conqur.report.comparing import summed_up
+from conqur.report.comparing import NO_BOOTSTRAP, summed_up
 from conqur.report.exhibits import Cell, Exhibit, Figure, Gain, colour
 from conqur.report.search_settings import (
     FRESH,
-    PAPERS_WEIGHT,
     Arm,
     Setting,
     Values,
@@ -20,17 +19,23 @@ from conqur.report.search_settings import (
 def last_nodes(setting: Setting) -> Exhibit:
     """What nodes of every rank scored in the end."""
     means = {game: float(np.mean(found)) for game, found in by_game(setting.before(FRESH)).items()}
-    ranks = {arm: setting.by_rank(arm) for arm in setting.runs}
+    ranks = {arm: setting.by_rank(arm, lambda node: node.score) for arm in setting.runs}
     ranks = {arm: found for arm, found in ranks.items() if len(found) > 1}
-    parts = {arm: [_parts(values, means) for values in found] for arm, found in ranks.items()}
-    ours, other = setting.arm("conqur", PAPERS_WEIGHT), setting.arm("multi-dqn")
-    compared = (ours, other) if ours in parts and other in parts else ()
+    parts = {
+        arm: [
+            _parts(gains, means)
+            for gains in setting.by_rank(arm, lambda node: node.score - node.checkpoint)
+        ]
+        for arm in ranks
+    }
+    other = setting.arm("multi-dqn")
+    ours = [arm for arm in parts if arm.algorithm == "conqur" and other in parts]
     rows = []
     for i in range(max(map(len, parts.values()), default=0)):
-        of_rank = {arm: found[i] for arm, found in parts.items() if i < len(found)}
-        cells: list[Cell] = [_over_games(of_rank.get(arm, {})) for arm in parts]
-        if compared:
-            mine, theirs = (of_rank.get(arm, {}) for arm in compared)
+        of_rank = {arm: found[i] if i < len(found) else {} for arm, found in parts.items()}
+        cells: list[Cell] = [_over_games(values) for values in of_rank.values()]
+        for arm in ours:
+            mine, theirs = of_rank[arm], of_rank[other or arm]
             leads = {unit: mine[unit] - theirs[unit] for unit in mine if unit in theirs}
             cells.append(Gain(*summed_up(by_game(leads), mean)) if leads else None)
         rows.append((str(i + 1), *cells))
@@ -42,10 +47,11 @@ def last_nodes(setting: Setting) -> Exhibit:
         words=(
             "What the nodes scored in the last evaluation of a search, ranked by these scores: the "
             "first are too good to be true, for every algorithm alike. The table has means over "
-            "games, in parts of the mean score of the game's checkpoints."
-            + (f" Lead: of {ours} on multi-DQN, on the same {setting.units}." if compared else "")
+            "games of 1 + gain on the checkpoint, in parts of the mean score of the game's "
+            f"checkpoints. Leads are on multi-DQN, on the same {setting.units}, with 95 % "
+            f"intervals by a bootstrap.{NO_BOOTSTRAP}"
         ),
-        head=("Rank", *map(str, parts), *(["lead"] if compared else [])),
+        head=("Rank", *map(str, parts), *(f"lead of {arm}" for arm in ours)),
         rows=tuple(rows),
         figures=tuple(_ranks_of(game, ranks, colours) for game in setting.games if ranks),
         legend=tuple((str(arm), tone) for arm, tone in colours.items()),
@@ -69,10 +75,10 @@ def _over_games(values: Values) -> float | None:
     return float(np.mean([np.mean(own) for own in by_game(values).values()])) if values else None
 
 
-def _parts(values: Values, means: dict[str, float]) -> Values:
+def _parts(gains: Values, means: dict[str, float]) -> Values:
     """In parts of the games' checkpoints; without those whose checkpoints score zero."""
     return {
-        unit: value / abs(means[unit.game])
-        for unit, value in values.items()
+        unit: 1 + gain / abs(means[unit.game])
+        for unit, gain in gains.items()
         if means.get(unit.game)
     }

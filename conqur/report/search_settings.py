@@ -110,13 +110,13 @@ class Setting(NamedTuple):
                 found.setdefault(self._unit(run), []).append(value)
         return _means(found)
 
-    def by_rank(self, arm: Arm) -> list[Values]:
-        """What the nodes of its last evaluations scored: the best, the second best, and so on."""
+    def by_rank(self, arm: Arm, of: Callable[[RankedNode], float]) -> list[Values]:
+        """Of the nodes of its last evaluations: the best, the second best, and so on."""
         found: dict[int, dict[Unit, list[float]]] = {}
         for node in self.ranked:
             if Arm(node.algorithm, node.penalty_weight) == arm:
-                scores = found.setdefault(node.rank, {})
-                scores.setdefault(self._unit(node), []).append(node.score)
+                values = found.setdefault(node.rank, {})
+                values.setdefault(self._unit(node), []).append(of(node))
         return [_means(found[rank]) for rank in sorted(found)]
 
     def _unit(self, run: Tuned | RankedNode) -> Unit:

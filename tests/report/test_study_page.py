@@ -69,11 +69,11 @@ LEVELS = [
 ]
 
 LAST = [
-    RankedNode(f"{game}-0", game, algorithm, "paper", 16, weight, 0, 20, rank, score, 9.0)
-    for game, algorithm, weight, scores in (
-        ("ALE/Alien-v5", "conqur", 10.0, (30.0, 15.0)),
-        ("ALE/Alien-v5", "multi-dqn", 0.0, (15.0, 15.0, 3.0)),
-        ("MinAtar/Asterix", "conqur", 10.0, (7.0, 6.0)),
+    RankedNode(f"{game}-0", game, algorithm, "paper", 16, weight, 0, 20, rank, score, before)
+    for game, algorithm, weight, before, scores in (
+        ("ALE/Alien-v5", "conqur", 10.0, 12.0, (27.0, 12.0)),
+        ("ALE/Alien-v5", "multi-dqn", 0.0, 9.0, (9.0, 9.0, -3.0)),
+        ("MinAtar/Asterix", "conqur", 10.0, 9.0, (7.0, 6.0)),
     )
     for rank, score in enumerate(scores, 1)
 ]
@@ -170,12 +170,12 @@ def test_searches_are_held_against_checkpoint_and_baseline():
 
 def test_nodes_are_compared_rank_by_rank():
     shown = by_key(search_exhibits(TUNED, LEVELS, LAST))["ranks"]
-    assert shown.head == ("Rank", "ConQUR, λ = 10", "multi-DQN", "lead")
-    # In parts of Alien's 15; Asterix, whose checkpoint scores nothing, has none.
+    assert shown.head == ("Rank", "ConQUR, λ = 10", "multi-DQN", "lead of ConQUR, λ = 10")
+    # Gains of 15 and 0; of 0, 0 and −12; in parts of Alien's 15. Asterix has nothing to be part of.
     first, second, third = shown.rows
     assert first[:3] == ("1", 2.0, 1.0)
     assert (first[3].value, second[3].value) == (1.0, 0.0)
-    assert third == ("3", None, 0.2, None)
+    assert third == ("3", None, pytest.approx(0.2), None)
     assert [figure.title for figure in shown.figures] == ["ALE/Alien-v5", "MinAtar/Asterix"]
     alone = by_key(search_exhibits(TUNED, LEVELS, LAST[:2]))["ranks"]
     assert alone.head == ("Rank", "ConQUR, λ = 10")
