@@ -75,7 +75,7 @@ def _exact() -> Iterable[Claim]:
         "Sec. 4.2",
         "reproduced, measured directly",
         "5 MinAtar networks",
-        f"of the choices behind plain Q-learning's labels {min(unkept):.1f} to {max(unkept):.1f} % "
+        f"of the choices behind plain Q-learning's labels {min(unkept):.2g} to {max(unkept):.2g} % "
         f"cannot be kept by any last layer, {min(broken):.1f} to {max(broken):.1f} % are broken",
     )
 
