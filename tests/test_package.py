@@ -534,6 +534,32 @@ def test_the_search_study_is_told_as_it_came_out():
     assert "50 networks" in page
 
 
+def test_the_readme_begins_with_what_was_found():
+    told = words("README.md")
+    with (ROOT / "results/exactness/unions.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for weight, before in (("0", "of which"), ("10", "it is")):
+        shares = [100 * float(r["broken"]) for r in rows if r["penalty_weight"] == weight]
+        assert f"{before} {min(shares):.1f} to {max(shares):.1f} %" in told
+    penalty, search = (
+        {e.key: e for e in study_exhibits(read_results(ROOT / "results/studies" / name))}
+        for name in ("minatar_penalty", "minatar_search")
+    )
+    table = penalty["weights"]
+    for name in ("DQN", "DDQN"):
+        row = next(row for row in table.rows if row[:2] == (name, "0.5"))
+        cell = row[table.head.index("IQM")]
+        assert re.search(rf"{name} (scores )?{cell.value:.2f} \({cell.low:.2f} to", told)
+    table = search["algorithms"]
+    means = {row[0]: row[table.head.index("mean")] for row in table.rows}
+    for name, before in (
+        ("multi-DQN", "takes 50 networks to"),
+        ("ConQUR, λ = 1", "the search to"),
+        ("ConQUR, λ = 10", "λ = 1 and"),
+    ):
+        assert "{} {:.2f} ({:.2f} to {:.2f})".format(before, *means[name]) in told
+
+
 def test_the_table_of_claims_is_made_from_the_results():
     made = runpy.run_path(str(ROOT / "experiments/claims.py"))["table"]()
     assert made in (ROOT / "results/README.md").read_text()
