@@ -129,8 +129,8 @@ def _algorithms(setting: Setting) -> Exhibit:
         "as not tuned. Bars are interquartile means; intervals at 95 % are by a bootstrap that "
         f"draws the {setting.units} of each game anew, as if the checkpoints' means were known "
         f"(with few of them they are too narrow).{NO_BOOTSTRAP} The median is of the games' "
-        "means, the interquartile mean of all runs. Lead: on multi-DQN, on the same "
-        f"{setting.units} and starts, the mean difference. Handed back: in how many runs the 95 % "
+        "means, the interquartile mean of all runs. Lead: on multi-DQN, the mean difference of "
+        f"gains on the same {setting.units}. Handed back: in how many runs the 95 % "
         "interval of the gain on the checkpoint is above zero, which chance alone does in one of "
         "forty; else the checkpoint itself was handed back."
     )
