@@ -17,9 +17,9 @@ def script(name):
 
 def test_the_penalised_fits_are_between_the_plain_and_the_constrained_one(monkeypatch):
     exactness = script("exactness")
-    for name, value in {"TRANSITIONS": 800, "CHOICES": 20, "LIMIT": (0.001, 100.0)}.items():
+    for name, value in {"TRANSITIONS": 500, "CHOICES": 20, "LIMIT": (0.001, 100.0)}.items():
         monkeypatch.setattr(exactness, name, value)
-    plain, weak, strong, constrained = exactness.limit("Asterix")
+    plain, weak, strong, constrained = exactness.limit("Breakout")
     assert plain.error < weak.error < constrained.error
     assert plain.penalty > weak.penalty > 0
     assert constrained.broken == constrained.apart == 0

@@ -3,6 +3,7 @@
 import collections
 import csv
 import fnmatch
+import functools
 import html
 import importlib
 import json
@@ -408,10 +409,16 @@ def test_what_training_commits_to_is_told_as_it_came_out():
     assert all(max(penalised) < plain for plain, *penalised in by_game.values())
 
 
+@functools.cache
+def study(name):
+    """What was measured, and the exhibits of it."""
+    results = read_results(ROOT / "results/studies" / name)
+    return results, {exhibit.key: exhibit for exhibit in study_exhibits(results)}
+
+
 def test_the_penalty_study_is_told_as_it_came_out():
-    results = read_results(ROOT / "results/studies/minatar_penalty")
+    results, exhibits = study("minatar_penalty")
     assert len(results.rows) == 5 * 2 * 6 * 10
-    exhibits = {exhibit.key: exhibit for exhibit in study_exhibits(results)}
     found = words("results/README.md")
     table = exhibits["weights"]
     shown = {row[:2]: row[table.head.index("IQM")] for row in table.rows}
@@ -452,8 +459,7 @@ def test_the_penalty_study_is_told_as_it_came_out():
 
 
 def test_the_search_study_is_told_as_it_came_out():
-    results = read_results(ROOT / "results/studies/minatar_search")
-    exhibits = {exhibit.key: exhibit for exhibit in study_exhibits(results)}
+    results, exhibits = study("minatar_search")
     found, readme = words("results/README.md"), words("README.md")
     assert f"{len(results.rows)} runs with the paper's settings, baseline and controls" in readme
     shown = exhibits["algorithms"]
@@ -541,10 +547,7 @@ def test_the_readme_begins_with_what_was_found():
     for weight, before in (("0", "of which"), ("10", "it is")):
         shares = [100 * float(r["broken"]) for r in rows if r["penalty_weight"] == weight]
         assert f"{before} {min(shares):.1f} to {max(shares):.1f} %" in told
-    penalty, search = (
-        {e.key: e for e in study_exhibits(read_results(ROOT / "results/studies" / name))}
-        for name in ("minatar_penalty", "minatar_search")
-    )
+    penalty, search = (study(name)[1] for name in ("minatar_penalty", "minatar_search"))
     table = penalty["weights"]
     for name in ("DQN", "DDQN"):
         row = next(row for row in table.rows if row[:2] == (name, "0.5"))
