@@ -251,12 +251,14 @@ class Suite:
         written: dict[str, bytes] = {}
         curves, nodes = collect_curves(jobs, folder), collect_nodes(jobs, folder)
         for name, table in ((RESULTS, rows), (CURVES, curves), (NODES, nodes)):
+            parquet = name.replace(".csv", ".parquet")
             if not table:
-                (folder / name).unlink(missing_ok=True)  # of an earlier time
+                for old in (name, parquet):  # of an earlier time
+                    (folder / old).unlink(missing_ok=True)
                 continue
             written[name] = as_csv(type(table[0]), table).encode()
             try:
-                written[name.replace(".csv", ".parquet")] = as_parquet(type(table[0]), table)
+                written[parquet] = as_parquet(type(table[0]), table)
             except ImportError:
                 warn("no Parquet is written: pip install 'conqur[parquet]'")
         done = {row.run for row in rows}

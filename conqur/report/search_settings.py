@@ -53,10 +53,6 @@ BY_SCORE = Measure(lambda run: run.score_by_score, lambda run: run.checkpoint)
 """Of the node that the search itself found best, by its loss and without playing, on those."""
 
 
-PAPERS_WEIGHT = 10.0
-"""The λ of the paper's Fig. 3, 6 and 12."""
-
-
 class Unit(NamedTuple):
     """What is averaged over: a network, or, where games have one network, a seed of its search."""
 

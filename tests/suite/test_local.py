@@ -49,8 +49,10 @@ def test_a_study_from_the_command_line(tmp_path):
     again = typed("suite", "run", "small.toml", "--json", cwd=tmp_path)
     assert json.loads(again.stdout)["states"] == {"done": 1}
     assert (run / "evaluation.json").stat().st_mtime_ns == before  # it was not made again
+    (folder / "nodes.csv").write_text("of an earlier time")
     collected = typed("suite", "collect", "small.toml", cwd=tmp_path)
     assert collected.returncode == 0, collected.stderr
+    assert not (folder / "nodes.csv").exists()  # nothing was tuned
     (row,) = csv.DictReader((folder / "results.csv").read_text().splitlines())
     found = json.loads((run / "evaluation.json").read_text())
     assert float(row["score"]) == pytest.approx(found["mean"])
