@@ -21,7 +21,7 @@ def search_all(problem, seed=0, batches=2, size=40, **settings):
     )
 
 
-@settings(max_examples=45)
+@settings(max_examples=30)
 @given(st.integers(0, 1_000_000), st.integers(2, 4), st.integers(2, 3), st.integers(1, 3))
 def test_finds_the_best_realizable_policy(seed, num_states, num_actions, num_features):
     problem = tabular.random_mdp(seed, num_states, num_actions, num_features)
@@ -87,7 +87,7 @@ def test_a_later_batch_only_branches_where_states_are_new():
     assert tree_size([ended], features) == 2  # nothing to assign: a single child
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.integers(0, 1_000_000))
 def test_pruning_keeps_only_undominated_assignments(seed):
     """For one batch: against the definition, assignment by assignment."""
@@ -108,7 +108,7 @@ def test_pruning_keeps_only_undominated_assignments(seed):
     assert set(pruned) == expected
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.integers(0, 1_000_000), st.integers(1, 3), st.integers(2, 3), st.integers(1, 2))
 def test_the_real_tree_is_within_the_theorem(seed, num_states, num_actions, num_features):
     mdp, features = tabular.random_mdp(seed, num_states, num_actions, num_features)

@@ -205,7 +205,7 @@ def test_margins_below_the_tolerance_are_no_reason_for_a_wrong_answer(distance):
     assert verdict.margin_lower <= distance
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data(), st.sampled_from([(4, 1, 2), (6, 2, 3), (9, 3, 4), (12, 2, 2)]))
 def test_small_lattices_agree_with_linear_programming(data, shape):
     """Integer features: many ties, duplicates and rank losses, but margins are 0 or not small."""
@@ -220,7 +220,7 @@ def test_small_lattices_agree_with_linear_programming(data, shape):
     assert margin - 1e-9 <= verdict.margin_upper
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([(30, 14, 2), (40, 10, 4)]))
 def test_random_labels_near_capacity_agree_with_linear_programming(seed, shape):
     states, features, num_actions = shape

@@ -97,14 +97,15 @@ def test_agrees_with_an_independent_lp_on_real_features(problem):
     assert verdict.outcome is (Consistency.CONSISTENT if by_lp > 0 else Consistency.INCONSISTENT)
 
 
-@settings(max_examples=35)
+@settings(max_examples=20)
 @given(st.integers(0, 10_000), st.integers(1, 3))
 def test_agrees_with_brute_force_over_many_thetas(seed, size):
     """Policies of thousands of random θ are all found; those found have a working witness."""
     rng = np.random.default_rng(seed)
     features = rng.normal(size=(3, 3, size))
     found = greedy_policies(features)
-    sampled = {tuple(greedy_policy(features, theta)) for theta in rng.normal(size=(3000, size))}
+    values = np.einsum("sad,td->tsa", features, rng.normal(size=(3000, size)))
+    sampled = {tuple(policy) for policy in values.argmax(axis=2).tolist()}
     assert sampled <= set(found)
     for policy, theta in found.items():
         assert tuple(greedy_policy(features, theta)) == policy

@@ -43,7 +43,7 @@ def small_problems(draw):
     )
 
 
-@settings(max_examples=35)
+@settings(max_examples=20)
 @given(small_problems())
 def test_pcvi_equals_brute_force(problem):
     mdp, features = tabular.random_mdp(**problem)
@@ -54,7 +54,7 @@ def test_pcvi_equals_brute_force(problem):
     assert (tabular.greedy_policy(features, result.theta) == result.policy).all()
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.integers(0, 1_000_000))
 def test_pcvi_equals_brute_force_on_degenerate_features(seed):
     """Small integer features: parallel rows, ties, actions that never win."""
@@ -65,7 +65,7 @@ def test_pcvi_equals_brute_force_on_degenerate_features(seed):
     np.testing.assert_allclose(pcvi(mdp, features).value, brute_force(mdp, features), atol=1e-7)
 
 
-@settings(max_examples=35)
+@settings(max_examples=20)
 @given(st.integers(0, 1_000_000))
 def test_pcql_converges_to_the_best_realizable_value(seed):
     mdp, features = tabular.random_mdp(
@@ -79,7 +79,7 @@ def test_pcql_converges_to_the_best_realizable_value(seed):
     assert set(result.cells) == set(pcvi(mdp, features).cells)
 
 
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(st.integers(0, 1_000_000))
 def test_pcql_converges_on_stochastic_transitions(seed):
     mdp, features = tabular.random_mdp(seed, 3, 2, 2, discount=0.5, end_probability=0.2)

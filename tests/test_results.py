@@ -1,0 +1,563 @@
+"""What the documents say was measured is what the files in results/ say."""
+
+import collections
+import csv
+import functools
+import html
+import json
+import math
+import re
+import runpy
+import statistics
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import conqur
+from conqur.pretrained import card
+from conqur.report.charts import number
+from conqur.report.run_page import headline
+from conqur.report.search_settings import Arm
+from conqur.report.study_page import study_exhibits
+from conqur.report.tuned_run import read_tuned
+from conqur.statistics import difference
+from conqur.suite import read_study
+from conqur.suite.results import read_results
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_figures_in_the_readme_are_those_of_the_results():
+    """Rounded as they are there."""
+    text = re.sub(r"\s+", " ", (ROOT / "README.md").read_text())
+    cpu, gpu = (
+        {case["case"]: case for case in json.loads((ROOT / path).read_text())["results"]}
+        for path in ("results/exact/head_cpu.json", "results/exact/head_gpu.json")
+    )
+    for case in (cpu["teacher"], cpu["random labels"], cpu["random labels, rank 256"]):
+        times = case["cold_seconds"], case["warm_seconds"], case["highs_seconds"]
+        assert "| {:.1f} s | {:.2f} s | {:.1f} s |".format(*times) in text
+        assert case["agree"]
+    for case in (gpu["random labels"], gpu["teacher"], gpu["rare exceptions on ReLU"]):
+        assert f"| {case['cold_seconds']:.1f} s | {case['warm_seconds']:.1f} s | not" in text
+        assert case["outcome"] != "UNDECIDED"
+    demo = json.loads((ROOT / "results/exact/demo.json").read_text())
+    starts, grid = demo["random_starts"], demo["grid_world"]
+    assert f"From {starts['starts']} random starts" in text
+    assert f"best realizable policy {starts['penalised']} times, but {starts['begun']} of" in text
+    assert starts["plain"] == 0
+    assert f"({grid['regression']:.2f} without it, {grid['penalised']:.2f} with it)" in text
+    assert f"better than both ({grid['q_learning']:.2f})" in text
+    assert f"best realizable value ({grid['best_realizable']:.2f})" in text
+
+
+def scores(name, weight, played=""):
+    """Of the final networks, by seed."""
+    results = json.loads((ROOT / "results/training" / name / "results.json").read_text())
+    found = {
+        score["seed"]: score["mean"]
+        for score in results["scores"]
+        if score["penalty_weight"] == weight
+        and score["played"].startswith("Evaluation: ")
+        and played in score["played"]
+    }
+    return np.array([found[seed] for seed in sorted(found)])
+
+
+def words(document):
+    return re.sub(r"\s+", " ", (ROOT / document).read_text())
+
+
+def test_scores_in_the_readme_are_those_of_the_results():
+    """Rounded as they are there."""
+    text = words("README.md")
+    for name, row in (("minatar_breakout", "Breakout"), ("minatar_asterix", "Asterix")):
+        plain, penalised = scores(name, 0.0), scores(name, 0.5)
+        found = difference(penalised, plain)
+        low, high = (number(bound, 1) for bound in found.interval)
+        assert len(plain) == len(penalised) == 10
+        assert (
+            f"| MinAtar {row}, 10 seeds | 5M | {plain.mean():.1f} | {penalised.mean():.1f} "
+            f"| +{found.mean:.1f} ({low} to {high}) |"
+        ) in text
+    for name, title in (("cartpole", "CartPole"), ("lunarlander", "LunarLander")):
+        plain = scores(name, 0.0)
+        assert f"| {title}, {len(plain)} seeds | 0.5M | {plain.mean():.1f} |" in text
+    still, sticky = (scores("pong", 0.0, f"sticky actions {p},")[0] for p in ("0", "0.25"))
+    assert f"| Pong, one seed | 2.7M | {still:.1f} |" in text
+    assert f"the same network scores {sticky:.1f}" in text
+
+
+def test_what_is_said_of_the_penalty_s_gain_is_what_the_tables_say():
+    signs = {}
+    for name in ("minatar_breakout", "minatar_asterix"):
+        table = (ROOT / "results/training" / name / "table.md").read_text()
+        bounds = re.findall(r"\| DQN, λ = 0.5 \| \+[\d.]+ \| (−?)[\d.]+ to [\d.]+ \|", table)
+        signs[name] = ["without zero" if sign == "" else "with zero" for sign in bounds]
+    assert signs == {  # scores, and returns while training
+        "minatar_breakout": ["without zero", "with zero"],
+        "minatar_asterix": ["with zero", "without zero"],
+    }
+    assert "two hold zero (Asterix' scores, Breakout's returns while training)" in words(
+        "results/README.md"
+    )
+    assert "in Asterix the difference cannot be told from zero" in words("README.md")
+
+
+def test_settings_in_the_list_of_results_are_those_of_the_runs():
+    text = words("results/README.md")
+    for name in ("cartpole", "lunarlander", "minatar_breakout"):
+        results = json.loads((ROOT / "results/training" / name / "results.json").read_text())
+        command = results["runs"][0]["manifest"]["command"].partition(" --run-dir")[0]
+        assert f"| `{name}` | `{command}`" in text
+
+
+def test_speed_in_the_documents_is_that_of_the_results():
+    """Rounded as it is there."""
+    found = json.loads((ROOT / "results/training/speed_gpu.json").read_text())
+    atari = {(case["num_envs"], case["penalty_weight"]): case["ratio"] for case in found["atari"]}
+    one, ten = (
+        [
+            found["minatar"]["ratios"][f"conqur, {members}"][f"plain loop, {environments}"]
+            for environments in ("1 environment", "64 environments")
+        ]
+        for members in ("1 member", "10 members")
+    )
+    readme, results = words("README.md"), words("results/README.md")
+    assert f"at {min(atari.values()):.2f} to {max(atari.values()):.2f} of the emulator" in readme
+    assert f"at {one[0]:.0f} times the speed" in readme
+    assert f"environment and {one[1]:.1f} times that of one with 64;" in readme
+    assert f"come to {ten[0]:.0f} and {ten[1]:.0f} times" in readme
+    for envs in (64, 128):
+        assert f"| {envs} | {atari[envs, 0.0]:.2f} | {atari[envs, 0.5]:.2f} |" in results
+    assert f"| one member | {one[0]:.1f} | {one[1]:.1f} |" in results
+    assert f"| ten members together | {ten[0]:.1f} | {ten[1]:.1f} |" in results
+
+
+def test_the_speed_beside_peers_is_that_of_the_results():
+    found = json.loads((ROOT / "results/training/peers_cpu.json").read_text())
+    rates = [found[case]["steps_per_second"] for case in ("Breakout", "CartPole")]
+    for name in rates[0]:
+        cells = []
+        for of_case in rates:
+            low, rate, high = (f(of_case[name]) for f in (min, np.median, max))
+            cells.append(f"{rate:,.0f} ({low:,.0f} to {high:,.0f})")
+            cells.append(f"{np.median(of_case['conqur']) / rate:.2f}")
+        assert f"| {name} | {' | '.join(cells)} |" in words("results/README.md")
+
+
+def test_gains_in_the_readme_are_those_of_the_results():
+    """Rounded as they are there."""
+    text = (ROOT / "README.md").read_text().replace("−", "-")
+    found = json.loads((ROOT / "results/tuning/settings.json").read_text())["rows"]
+    networks = ("Breakout-0", "Breakout-1", "Asterix-0", "Asterix-1")
+    shown = {
+        "random, 0.3 gaps": "random perturbations of 0.3 action gaps, kept by rollouts",
+        "multi-DQN (independent, λ = 0)": "Q-learning of 16 copies, λ = 0 (multi-DQN)",
+        "Boltzmann, λ = 0, rollouts": "Boltzmann children, λ = 0, kept by rollouts",
+        "Boltzmann, λ = 1, rollouts": "Boltzmann children, λ = 1, kept by rollouts",
+        "paper-16, 20 short levels, λ = 10": "the paper's search, λ = 10, 20 short levels",
+    }
+    for row in found:
+        if row["settings"] in shown:
+            gains = [row["gains"][network]["gain"] for network in networks]
+            cells = " | ".join(f"{gain:+.1f}" for gain in (*gains, np.mean(gains)))
+            assert f"| {shown[row['settings']]} | {cells} |" in text
+    begun = " | ".join(f"{found[0]['gains'][n]['checkpoint']:.1f}" for n in networks)
+    assert f"| checkpoint | {begun} | |" in text
+
+
+def test_the_speed_of_the_search_is_that_of_the_results():
+    text = (ROOT / "results/README.md").read_text()
+    cpu, gpu = (
+        json.loads((ROOT / f"results/search/speed_{kind}.json").read_text())
+        for kind in ("cpu", "gpu")
+    )
+
+    def by_sixteen(found):
+        seconds = found["refining"]["seconds"]
+        return np.median(seconds["256"]) / np.median(seconds["16"])
+
+    def row(words, name, form):
+        values = (form(found["levels"][name]) for found in (cpu, gpu))
+        return f"| {words} | {' | '.join(values)} |"
+
+    for line in (
+        row("a level with 16 nodes / with one", "sixteen_by_one", "{:.2f}".format),
+        row(
+            "a level with 16 nodes / written plainly",
+            "sixteen_by_plain",
+            lambda ratio: f"1/{1 / ratio:.0f}",
+        ),
+        row(
+            "transitions collected / steps of the emulator alone",
+            "collected_by_emulator",
+            "{:.2f}".format,
+        ),
+        "| seconds in which a level refines 1, 8, 16, 64, 256 and 512 nodes | "
+        + ", ".join(f"{np.median(times):.2f}" for times in cpu["refining"]["seconds"].values())
+        + ", - | "
+        + ", ".join(f"{np.median(times):.3f}" for times in gpu["refining"]["seconds"].values()),
+        f"| refining 256 nodes / 16, and 512 / 16 | {cpu['refining']['ratio']:.1f}, - | "
+        f"{by_sixteen(gpu):.1f}, {gpu['refining']['ratio']:.1f} |",
+        f"| memory of 100 levels | {cpu['memory']['gibibytes']:.1f} GiB | - |",
+    ):
+        assert line in text
+
+
+def test_the_published_agent_in_the_readme_is_that_of_the_results():
+    text = re.sub(r"\s+", " ", (ROOT / "README.md").read_text()).replace("−", "-")
+    found = json.loads((ROOT / "results/tuning/sb3_mountaincar.json").read_text())
+    chosen, theirs = found["summary"]["chosen"], found["in_stable_baselines3"]["best.zip"]
+    low, high = chosen["gain_interval"]
+    assert (
+        f"goes from {chosen['checkpoint']:.1f} to {chosen['mean']:.1f} (+{chosen['gain']:.1f}, "
+        f"95 % interval {low:.1f} to {high:.1f}, {chosen['episodes']} fresh starts)"
+    ) in text
+    assert f"scores {theirs['mean']:.1f} over {theirs['episodes']} episodes" in text
+
+
+def test_scores_of_bundled_networks_in_the_readme_are_those_of_their_cards():
+    text = (ROOT / "README.md").read_text()
+    for name in ("Breakout", "CrazyClimber", "Krull", "Pong", "Seaquest", "UpNDown"):
+        about = card(f"bundled:{name}")
+        score, digits = about["score"], 1 if about["score"]["mean"] < 100 else 0
+        mean, low, high = (f"{x:,.{digits}f}" for x in (score["mean"], *score["interval"]))
+        row = f"| `{name}` | {about['frames'] / 1e6:.1f}M | {mean} ({low} to {high}) |"
+        assert row in text
+
+
+def test_the_run_with_the_paper_s_settings_is_told_as_it_was():
+    text = re.sub(r"\s+", " ", (ROOT / "results/README.md").read_text()).replace("−", "-")
+    folder = ROOT / "results/tuning/minatar_breakout_paper16"
+    found = json.loads((folder / "summary.json").read_text())
+    best, chosen, scored = (
+        found[name] for name in ("best_of_evaluations", "chosen", "chosen_by_score")
+    )
+    assert f"node {best['node']} after level {best['level']}, +{best['gain']:.2f} points" in text
+    assert best["node"] == chosen["node"]
+    for one, words in ((chosen, "+{:.2f} (95 % interval {:.2f} to"), (scored, "{:.2f} ({:.2f} to")):
+        assert words.format(one["gain"], one["gain_interval"][0]) in text
+    assert f"took {found['seconds'] / 60:.0f} minutes" in text
+    assert len((folder / "tree.jsonl").read_text().splitlines()) > 1000
+
+
+@pytest.mark.parametrize("folder", ["upndown_paper16", "minatar_asterix_default"])
+def test_runs_in_the_results_are_told_as_they_were(folder):
+    def plain(name):
+        return re.sub(r"\s+", " ", (ROOT / name).read_text()).replace("−", "-")
+
+    found = json.loads((ROOT / "results/tuning" / folder / "summary.json").read_text())
+    chosen, before = found["chosen"], found["checkpoint"]["mean"]
+    low, high = chosen["gain_interval"]
+    after, gain = chosen["mean"], chosen["gain"]
+    if folder == "upndown_paper16":
+        readme = (
+            f"goes from {before:,.0f} to {after:,.0f} points in one run of `paper-16` "
+            f"(+{gain:,.0f}, 95 % interval {low:,.0f} to {high:,.0f}, {chosen['episodes']} fresh"
+        )
+        results = (
+            f"scores {before:.1f} and node {chosen['node']} {after:.1f}: +{gain:.1f} (95 % "
+            f"interval {low:.1f} to {high:.1f}); the node with the best score, "
+            f"{found['chosen_by_score']['node']}, leads by +{found['chosen_by_score']['gain']:.1f}"
+        )
+        assert f"took {found['seconds'] / 60:.0f} minutes" in plain("results/README.md")
+    else:
+        readme = (
+            f"from {before:.1f} to {after:.1f} (+{gain:.1f}, 95 % interval {low:.1f} to "
+            f"{high:.1f}, {chosen['episodes']} fresh starts) in {found['seconds']:.0f} seconds"
+        )
+        results = f"goes from {before:.2f} to {after:.2f}, +{gain:.2f} ({low:.2f} to {high:.2f}, "
+    assert readme in plain("README.md")
+    assert results in plain("results/README.md")
+    told = read_tuned(ROOT / "results/tuning" / folder)
+    assert headline(told) in html.unescape(
+        (ROOT / "results/tuning" / folder / "report.html").read_text()
+    )
+
+
+def test_appendix_a_is_told_as_it_came_out():
+    with (ROOT / "results/appendix_a/ends.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["discount"] == "1.0"]
+
+    def at(value, method, setting):
+        own = [row for row in rows if (row["method"], row["setting"]) == (method, setting)]
+        assert len(own) == 121
+        return sum(math.isclose(float(row["value"]), value) for row in own)
+
+    found = words("results/README.md")
+    low = [at(0.3, "Q-learning", f"ε = {epsilon}") for epsilon in (1, 0.8)]
+    high = [at(0.5, "Q-learning", f"ε = {epsilon}") for epsilon in (0.6, 0.4, 0.2)]
+    assert "from {} of 121 starts with uniform behaviour (ε = 1), and from {}".format(*low) in found
+    assert "ends at 1122 from {}, {} and {}".format(*high) in found
+    assert at(0.3, "regression", "") == 121
+    for buffer in ("all", "newest"):
+        ends = [at(value, "penalised regression", f"λ = 10, {buffer}") for value in (0.5, 0.3, 0)]
+        told = "at 1122 from {} of 121 starts, at 0.3 from {}, and at a policy worth 0 from {}."
+        assert told.format(*ends) in found
+
+
+def test_the_limit_of_the_penalty_is_told_as_it_came_out():
+    with (ROOT / "results/exactness/limit.csv").open() as file:
+        rows = [
+            {k: v if k == "game" else float(v) for k, v in r.items()} for r in csv.DictReader(file)
+        ]
+    broken = {
+        weight: [r["broken"] for r in rows if r["penalty_weight"] == weight] for weight in (0, 1)
+    }
+    assert "breaks {:.0f} to {:.0f} % of the choices, λ = 1 at most {:.0f} %".format(
+        *(100 * end for end in (min(broken[0]), max(broken[0]), max(broken[1])))
+    ) in words("results/README.md")
+    limit = [row for row in rows if 10 <= row["penalty_weight"] <= 1000]
+    assert len(limit) == 15
+    assert all(row["broken"] == 0 and row["apart"] < 1e-4 for row in limit)
+
+
+def test_what_training_commits_to_is_told_as_it_came_out():
+    with (ROOT / "results/exactness/unions.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 25
+    found = words("results/README.md")
+
+    def ends(weight, column, digits):
+        shares = [100 * float(r[column]) for r in rows if float(r["penalty_weight"]) == weight]
+        return f"{min(shares):.{digits}f} to {max(shares):.{digits}f} %"
+
+    columns = {"broken": 1, "broken_at_least": 3, "broken_at_best_found": 2}
+    for weight in (0, 1, 10, 100, 1000):
+        cells = [ends(weight, column, digits) for column, digits in columns.items()]
+        assert f"| {weight:,} | {' | '.join(cells)} |" in found
+    by_game = collections.defaultdict(list)
+    for row in rows:
+        by_game[row["game"]].append(float(row["broken"]))
+        assert float(row["broken_at_least"]) > 0 or row["penalty_weight"] != "0"
+    assert all(max(penalised) < plain for plain, *penalised in by_game.values())
+
+
+@functools.cache
+def study(name):
+    """What was measured, and the exhibits of it."""
+    results = read_results(ROOT / "results/studies" / name)
+    return results, {exhibit.key: exhibit for exhibit in study_exhibits(results)}
+
+
+def test_the_penalty_study_is_told_as_it_came_out():
+    results, exhibits = study("minatar_penalty")
+    assert len(results.rows) == 5 * 2 * 6 * 10
+    found = words("results/README.md")
+    table = exhibits["weights"]
+    shown = {row[:2]: row[table.head.index("IQM")] for row in table.rows}
+    for weight in ("0.25", "0.5", "1", "1.5", "2"):
+        told = [
+            "{:.2f} ({:.2f} to {:.2f})".format(*shown[name, weight]) for name in ("DQN", "DDQN")
+        ]
+        assert f"| {weight} | {' | '.join(told)} |" in found
+    half = ["{:.2f} ({:.2f} to {:.2f})".format(*shown[name, "0.5"]) for name in ("DQN", "DDQN")]
+    told = f"comes to {half[0]} of plain DQN, and to {half[1]} of DDQN"
+    assert told in words("README.md")
+    scores = collections.defaultdict(list)
+    for row in results.rows:
+        scores[row.algorithm, row.game, row.penalty_weight].append(row.score)
+    above, below = collections.Counter(), collections.Counter()
+    for (algorithm, game, weight), values in scores.items():
+        low, high = difference(values, scores[algorithm, game, 0.0]).interval
+        above[algorithm] += weight > 0 and low > 0
+        below[algorithm] += weight > 0 and high < 0
+    assert (above["dqn"], below["dqn"]) == (0, 16)
+    assert f"({above['ddqn']} above, {below['ddqn']} below;" in found
+    gain = difference(*(scores["ddqn", "MinAtar/Asterix", weight] for weight in (0.25, 0.0)))
+    assert "(difference {:.1f} to {:.1f})".format(*gain.interval) in found
+    table = exhibits["best-weight"]
+    chosen, plain = (table.head.index(name) for name in ("λ chosen on other seeds", "λ = 0"))
+    gains = {row[:2]: row[chosen].value - row[plain].value for row in table.rows}
+    told = {
+        member: f"{gain:+.1f}".replace("+0.0", "0.0").replace("-", "−")
+        for member, gain in gains.items()
+    }
+    for game in ("Asterix", "Seaquest", "Breakout", "Freeway", "Space Invaders"):
+        assert f"{game} {told['MinAtar/' + game.replace(' ', ''), 'DDQN']}" in found
+    for game in ("Asterix", "Breakout"):
+        assert re.search(f"{game} {told[f'MinAtar/{game}', 'DQN']}", found)
+    assert [
+        told[f"MinAtar/{game}", "DQN"] for game in ("Freeway", "Seaquest", "SpaceInvaders")
+    ] == ["0.0"] * 3
+
+
+def test_the_search_study_is_told_as_it_came_out():
+    results, exhibits = study("minatar_search")
+    found, readme = words("results/README.md"), words("README.md")
+    assert f"{len(results.rows)} runs with the paper's settings, baseline and controls" in readme
+    shown = exhibits["algorithms"]
+    for name, *cells in shown.rows:
+        row = dict(zip(shown.head[1:], cells, strict=True))
+        lead = row["lead on multi-DQN"]
+        told = ["{:.2f} ({:.2f} to {:.2f})".format(*row[each]) for each in ("IQM", "mean")]
+        told.append("–" if lead is None else "{:+.2f} ({:+.2f} to {:+.2f})".format(*lead))
+        ours = [r for r in results.rows if str(Arm(r.algorithm, r.penalty_weight)) == name]
+        worse = sum(r.gain_high is not None and r.gain_high < 0 for r in ours)
+        told += [str(row["handed back"]), str(worse)]
+        line = f"| {name} | {row['runs']} | {' | '.join(told)} |".replace("-", "−")
+        assert line in found.replace("multi-DQN", "multi−DQN").replace("large-", "large−")
+        if name == "ConQUR, λ = 1":
+            ends = [-lead.value, -lead.high, -lead.low]
+            told = "by {:.2f} checkpoints at λ = 1, 95 % interval {:.2f} to {:.2f}".format(*ends)
+            assert told in readme
+    shown = exhibits["scores-by-loss"]
+    space, freeway = (
+        {
+            name: f"{cell.value:.1f}"
+            for name, cell in zip(shown.head[1:], row[1:], strict=True)
+            if cell is not None
+        }
+        for game in ("MinAtar/SpaceInvaders", "MinAtar/Freeway")
+        for row in shown.rows
+        if row[0] == game
+    )
+    start, multi, plain = (
+        space[name] for name in ("checkpoint", "multi-DQN", "search without penalty")
+    )
+    penalised = [f"ConQUR, λ = {weight}" for weight in ("1", "10", "100", "1,000")]
+    one, ten, hundred, thousand = (space[name] for name in penalised)
+    assert f"goes from {start} to {multi} points (multi-DQN) and {plain} (search)" in found
+    assert f"λ = 1, 10, 100 or 1,000 it has {one}, {ten}, {hundred} and {thousand}." in found
+    assert f"has {one} points with λ = 1, {multi} without, the checkpoint {start}" in readme
+    one, ten, hundred, thousand = (freeway[name] for name in penalised)
+    assert f"from {freeway['checkpoint']} to {one}, {ten}, {hundred} and {thousand} with" in found
+    without = [freeway[name] for name in ("multi-DQN", "search without penalty")]
+    assert f"stay without ({' and '.join(without)})" in found
+    ranks = exhibits["ranks"]
+    lead = ranks.head.index("lead of ConQUR, λ = 10")
+    behind = [-row[lead].value for row in ranks.rows]
+    assert f"ranks, by {min(behind):.2f} to {max(behind):.2f} checkpoints" in found
+    alone = {row[0]: row for row in shown.rows}["MinAtar/Seaquest"]
+    refit = alone[shown.head.index("large-batch refit")].value
+    assert f"({refit:.1f} points by the loss, {alone[1].value:.1f} before)" in found
+    back = collections.Counter(
+        (r.game, r.algorithm in ("multi-dqn", "no-penalty"), r.algorithm == "conqur")
+        for r in results.rows
+        if r.score == r.checkpoint
+    )
+    assert back["MinAtar/SpaceInvaders", True, False] == 20  # "in all twenty runs"
+    assert back["MinAtar/Freeway", False, True] == 40
+    best = exhibits["best-evaluations"]
+    for game, penalised_too in (("SpaceInvaders", "with penalty"), ("Freeway", "")):
+        row = next(row for row in best.rows if row[0] == f"MinAtar/{game}")
+        lead = {
+            name: f"{100 * (cell.value / row[1].value - 1):+.0f}".replace("-", "−")
+            for name, cell in zip(best.head[2:], row[2:], strict=True)
+            if cell is not None
+        }
+        parts = [lead[name] for name in penalised]
+        low, high = (
+            end(parts, key=lambda text: float(text.replace("−", "-"))) for end in (min, max)
+        )
+        assert f"{low} to {high} % {penalised_too}".strip() in found
+    asked = {
+        job.name for job in read_study(ROOT / "results/studies/minatar_search/study.toml").jobs()
+    }
+    missing = asked - {row.run for row in results.rows}
+    assert len(missing) == 23
+    assert all(
+        "random-rollouts" in name and name.startswith(("Freeway", "Seaquest", "SpaceInvaders"))
+        for name in missing
+    )
+    page = (ROOT / "results/studies/minatar_search/report.html").read_text()
+    assert "50 networks" in page
+
+
+def test_the_preset_tuned_is_told_as_it_came_out():
+    results, _ = study("minatar_tuned")
+    found, readme = words("results/README.md"), words("README.md")
+    held = ("Freeway", "Seaquest", "SpaceInvaders")
+
+    def told(rows):
+        shown = {each.key: each for each in study_exhibits(replace(results, rows=tuple(rows)))}
+        table = shown["algorithms"]
+        return "{:.2f} ({:.2f} to {:.2f})".format(*table.rows[0][table.head.index("mean")])
+
+    def line(name, rows, scores=""):
+        better, worse = sum(r.gain_low > 0 for r in rows), sum(r.gain_high < 0 for r in rows)
+        assert f"| {name} | {len(rows)} | {scores}{told(rows)} | {better} | {worse} |" in found
+
+    games = collections.defaultdict(list)
+    for row in results.rows:
+        games[row.game.removeprefix("MinAtar/")].append(row)
+    for game, rows in games.items():
+        before, after = (
+            statistics.mean(getattr(row, name) for row in rows) for name in ("checkpoint", "score")
+        )
+        name = game.replace("SpaceI", "Space I") + ", held apart" * (game in held)
+        line(name, rows, f"{before:.1f} | {after:.1f} | ")
+    apart = [row for game in held for row in games[game]]
+    line("games held apart", apart, "| | ")
+    line("all", results.rows, "| | ")
+    told_there = told(results.rows).replace("(", "(95 % interval ")
+    assert f"`tuned` comes to {told_there} of the checkpoints' scores" in readme
+    assert f"had seen no network, to {told(apart)}" in readme
+    seconds = statistics.mean(row.seconds for row in results.rows)
+    assert f"a run took {seconds:.0f} seconds" in found
+    assert {row.network for row in results.rows} == {
+        f"networks/{file.name}" for file in (ROOT / "results/networks").glob("*.safetensors")
+    }
+
+
+def test_the_readme_begins_with_what_was_found():
+    told = words("README.md")
+    with (ROOT / "results/exactness/unions.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for weight, before in (("0", "of which"), ("10", "it is")):
+        shares = [100 * float(r["broken"]) for r in rows if r["penalty_weight"] == weight]
+        assert f"{before} {min(shares):.1f} to {max(shares):.1f} %" in told
+    penalty, search = (study(name)[1] for name in ("minatar_penalty", "minatar_search"))
+    table = penalty["weights"]
+    for name in ("DQN", "DDQN"):
+        row = next(row for row in table.rows if row[:2] == (name, "0.5"))
+        cell = row[table.head.index("IQM")]
+        assert re.search(rf"{name} (scores )?{cell.value:.2f} \({cell.low:.2f} to", told)
+    table = search["algorithms"]
+    means = {row[0]: row[table.head.index("mean")] for row in table.rows}
+    for name, before in (
+        ("multi-DQN", "takes 50 networks to"),
+        ("ConQUR, λ = 1", "the search to"),
+        ("ConQUR, λ = 10", "λ = 1 and"),
+    ):
+        assert "{} {:.2f} ({:.2f} to {:.2f})".format(before, *means[name]) in told
+
+
+def test_the_table_of_claims_is_made_from_the_results():
+    made = runpy.run_path(str(ROOT / "experiments/claims.py"))["table"]()
+    assert made in (ROOT / "results/README.md").read_text()
+
+
+def test_the_diagnosis_in_the_readme_is_that_of_the_results():
+    """Rounded as it is there."""
+    text = re.sub(r"\s+", " ", (ROOT / "README.md").read_text())
+    found = json.loads((ROOT / "results/diagnosis/minatar_breakout.json").read_text())
+    plain, penalised, higher = found["plain"], found["penalised"], found["higher_score"]
+    broken = "{:.1f} to {:.1f} %".format(*(100 * end for end in plain["broken"]["interval"]))
+    less = "{:.1f} to {:.1f}".format(*(-end for end in reversed(higher["interval"])))
+    for words in (
+        f"Of {plain['choices']:,} choices behind",
+        f"breaks {100 * plain['broken']['mean']:.1f} % (95 % interval {broken}); no last layer",
+        f"more than {100 * plain['bound']['mean']:.1f} % of them",
+        f"was found keeps {100 * plain['found']['mean']:.1f} %.",
+        f"(λ = 1) it breaks {100 * penalised['broken']['mean']:.1f} %.",
+        f"copy scores {-higher['mean']:.1f} points less than the plain one ({less};",
+    ):
+        assert words in text
+
+
+def test_the_readme_s_warning_about_small_weights_is_true():
+    problem = conqur.tabular.four_state()
+    batches = [conqur.tabular.sample_batch(problem.mdp, k, 1000) for k in range(5)]
+
+    def value(**settings):
+        found = conqur.tabular.fitted_q_iteration(
+            batches, problem.features, discount=1.0, theta=[-2.0, 0.5], **settings
+        )
+        return problem.mdp.value(found.policy)
+
+    assert value(penalty_weight=1.0) == 0.3
+    assert value(penalty_weight=10.0, margin=0.01) == 0.5
