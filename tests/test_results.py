@@ -524,6 +524,9 @@ def test_the_readme_begins_with_what_was_found():
         ("ConQUR, λ = 10", "λ = 1 and"),
     ):
         assert "{} {:.2f} ({:.2f} to {:.2f})".format(before, *means[name]) in told
+    table = study("minatar_tuned")[1]["algorithms"]
+    mean = table.rows[0][table.head.index("mean")]
+    assert "other networks to {:.2f} ({:.2f} to {:.2f})".format(*mean) in told
 
 
 def test_the_table_of_claims_is_made_from_the_results():

@@ -108,7 +108,9 @@ def _lede(results: Results, exhibits: Sequence[Exhibit]) -> str:
         if isinstance(value, Estimate) and not name.endswith(" with λ = 0"):
             spread = "" if value.interval is None else " ({:.2f} to {:.2f})".format(*value.interval)
             told.append(f"{name}: {value.value:.2f}{spread}")
-    return f"Scores in parts of {against}, interquartile means over all games. {'; '.join(told)}."
+    found = "; ".join(told)
+    found = found[:1].upper() + found[1:]
+    return f"Scores in parts of {against}, interquartile means over all games. {found}."
 
 
 def _facts(results: Results) -> str:
