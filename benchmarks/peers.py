@@ -16,6 +16,7 @@ environments per second, after learning has begun, in windows of some seconds.
 import argparse
 import json
 import math
+import os
 import pathlib
 import statistics
 import subprocess
@@ -193,7 +194,7 @@ def of_cleanrl(case: Case, checkout: pathlib.Path, python: pathlib.Path) -> floa
         subprocess.Popen(
             command,
             cwd=folder,
-            env={"PYTHONPATH": str(checkout.resolve()), "PATH": ""},
+            env=os.environ | {"PYTHONPATH": str(checkout.resolve())},
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
@@ -245,6 +246,21 @@ def measured(case: Case, given: argparse.Namespace) -> dict[str, Any]:
     return {"num_envs": case.num_envs, "steps_per_second": rates}
 
 
+def versions_of_cleanrl(checkout: pathlib.Path, python: pathlib.Path) -> dict[str, Any]:
+    """Its commit, and what it runs with."""
+    code = (
+        "import json, ale_py, gymnasium, torch; print(json.dumps({'torch': torch.__version__, "
+        "'torch threads': torch.get_num_threads(), 'gymnasium': gymnasium.__version__, "
+        "'ale-py': ale_py.__version__}))"
+    )
+    commands = [["git", "-C", str(checkout), "rev-parse", "HEAD"], [str(python), "-c", code]]
+    commit, found = (
+        subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        for command in commands
+    )
+    return {"commit": commit.strip()} | json.loads(found)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cleanrl", type=pathlib.Path, help="a checkout of it")
@@ -262,6 +278,8 @@ def main() -> None:
             "gymnasium": gymnasium.__version__,
         },
     }
+    if given.cleanrl:
+        report["peers"]["CleanRL"] = versions_of_cleanrl(given.cleanrl, given.cleanrl_python)
     print(jax.devices()[0].device_kind)
     for case in (BREAKOUT, CARTPOLE):
         report[case.name] = measured(case, given)

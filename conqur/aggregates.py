@@ -110,7 +110,7 @@ def relative(
     """As `aggregate`, of scores in parts of a baseline's mean score m in each game.
 
     A score s counts as 1 + (s − m)/|m|. The baseline's runs are drawn anew, too: its mean is not
-    known better than they tell. (Draws in which it is zero are left out.)
+    known better than they tell. (Draws in which it is zero in a game are left out.)
 
     Args:
         scores: by game.
@@ -134,8 +134,10 @@ def relative(
     if max(len(column) for column in (*ours, *theirs)) == 1:
         return Aggregate(value, (math.nan, math.nan))
     drawn = _resampled([*ours, *theirs], resamples, seed)
-    found = statistic(_side_by_side(_parts(drawn[: len(ours)], drawn[len(ours) :])))
-    return Aggregate(value, _percentiles(found[np.isfinite(found)], level))
+    above, below = drawn[: len(ours)], drawn[len(ours) :]
+    whole = np.all([column.mean(axis=-1) != 0 for column in below], axis=0)
+    found = statistic(_side_by_side(_parts(above, below))[whole])
+    return Aggregate(value, _percentiles(found, level))
 
 
 def probability_of_improvement(

@@ -1,12 +1,12 @@
 """Statistics of scores: intervals, differences, robust aggregates.
 
-Over the episodes of a network, which are many and skewed, intervals are by bootstrap; over seeds,
-which are few, they are Student's: a bootstrap is too sure of itself there.
+Over the episodes of a network, which are many and skewed, intervals are by bootstrap; those of
+differences, and over seeds, which are few, are Student's: a bootstrap is too sure of itself there.
 """
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,7 +126,7 @@ def standard_error(values: Any) -> float:
 
 
 def paired_difference(a: Any, b: Any) -> Difference:
-    """By how much `a` is ahead of `b` on the same starts or games, by bootstrap.
+    """By how much `a` is ahead of `b` on the same starts: Student's interval.
 
     Args:
         a: scores, [n].
@@ -139,7 +139,7 @@ def paired_difference(a: Any, b: Any) -> Difference:
     return Difference(
         mean=float(differences.mean()),
         standard_error=standard_error(differences),
-        interval=bootstrap_interval(differences),
+        interval=student_interval(differences),
     )
 
 
@@ -154,11 +154,37 @@ def difference(a: Any, b: Any) -> Difference:
     mean = float(first.mean() - second.mean())
     if min(len(first), len(second)) == 1:
         return Difference(mean, math.nan, (math.nan, math.nan))
-    variances = np.array([standard_error(first) ** 2, standard_error(second) ** 2])
-    error = math.sqrt(variances.sum())
-    share = variances / variances.sum() if error else np.ones(2)
-    freedom = 1 / (share**2 / [len(first) - 1, len(second) - 1]).sum()
+    error, freedom = _sum_of_means([first, second])
     return Difference(mean, error, _student(mean, error, freedom))
+
+
+def mean_of_means(groups: Sequence[Any], *, level: float = 0.95) -> tuple[float, float, float]:
+    """The mean of groups' means with its interval (mean, low, high), as Welch's of a difference.
+
+    Groups weigh alike, whatever their sizes. There is no interval, NaN, if one has a single value.
+
+    Args:
+        groups: independent draws, [n] each.
+        level: how often such an interval should hold the true value.
+    """
+    arrays = [_checks.real_array("groups", group, ["n"]) for group in groups]
+    if not arrays:
+        raise ValueError("groups must hold at least one")
+    _checks.number("level", level, above=0, below=1)
+    mean = float(np.mean([array.mean() for array in arrays]))
+    if min(map(len, arrays)) == 1:
+        return mean, math.nan, math.nan
+    error, freedom = _sum_of_means(arrays)
+    return mean, *_student(mean, error / len(arrays), freedom, level)
+
+
+def _sum_of_means(arrays: Sequence[Float[np.ndarray, " _"]]) -> tuple[float, float]:
+    """The standard error of the sum of means, and its degrees of freedom (Satterthwaite's)."""
+    variances = np.array([standard_error(array) ** 2 for array in arrays])
+    error = math.sqrt(variances.sum())
+    share = variances / variances.sum() if error else np.ones(len(arrays))
+    freedom = 1 / (share**2 / [len(array) - 1 for array in arrays]).sum()
+    return error, float(freedom)
 
 
 def interquartile_mean(values: Any, axis: int = -1) -> Any:
@@ -170,15 +196,3 @@ def interquartile_mean(values: Any, axis: int = -1) -> Any:
     if array.ndim == 0 or array.size == 0:
         raise ValueError(f"values must hold at least one score, got shape {list(array.shape)}")
     return scipy.stats.trim_mean(array, 0.25, axis=axis)
-
-
-def probability_of_improvement(a: Any, b: Any) -> float:
-    """How probable it is that a score out of `a` is above one out of `b`; a tie counts half.
-
-    Args:
-        a: scores, [n].
-        b: the scores to hold them against, [m].
-    """
-    first, second = _checks.real_array("a", a, ["n"]), _checks.real_array("b", b, ["m"])
-    lead = first[:, None] - second[None]
-    return float(np.mean((np.sign(lead) + 1) / 2))

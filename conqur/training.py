@@ -342,8 +342,9 @@ class CompiledTrainer(Trainer):
     def _begin(self, seed: Int[Array, ""]) -> Member:
         keys = jax.random.split(_key(seed, ENVIRONMENT, 0), self.config.num_envs)
         episodes, frames = jax.vmap(self.environment.reset)(keys)
-        # First frames may be constants, and then the compiler would compute the whole replay.
-        return self.initial_member(seed, jax.lax.optimization_barrier(frames), episodes)
+        # They may be constants, and then the compiler would compute the whole replay.
+        frames = jax.lax.optimization_barrier(frames)  # type: ignore[no-untyped-call]
+        return self.initial_member(seed, frames, episodes)
 
     def _advance_all(self, members: Member, begin: Int[Array, ""], end: Int[Array, ""]) -> Member:
         step = jax.vmap(self._step_one, in_axes=(0, 0, 0, 0, None))

@@ -8,7 +8,6 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conqur import statistics
 from conqur.aggregates import (
     AGGREGATES,
     aggregate,
@@ -100,9 +99,29 @@ def test_the_seed_decides_and_nothing_else():
 def test_probability_of_improvement_by_hand():
     a, b = {"x": [1.0, 3.0], "y": [0.0, 0.0]}, {"x": [2.0, 2.0], "y": [0.0, 1.0]}
     assert probability_of_improvement(a, b).value == (0.5 + 0.25) / 2
-    for game in a:
-        alone = statistics.probability_of_improvement(a[game], b[game])
-        assert probability_of_improvement({game: a[game]}, {game: b[game]}).value == alone
+
+
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=8),
+    st.lists(st.integers(0, 9), min_size=2, max_size=8).filter(lambda b: len(set(b)) > 1),
+)
+def test_the_probability_of_improvement_is_the_u_statistic(a, b):
+    u = scipy.stats.mannwhitneyu(a, b, method="asymptotic").statistic
+    found = probability_of_improvement({"x": a}, {"x": b}, resamples=10).value
+    assert found == pytest.approx(u / len(a) / len(b))
+
+
+def test_draws_with_a_baseline_of_zero_are_left_out():
+    seen = []
+
+    def noted(scores):
+        seen.append(scores)
+        return iqm(scores)
+
+    relative({"x": [4.0, 4.0], "y": [1.0]}, {"x": [0.0, 0.0, 4.0], "y": [1.0]}, noted)
+    drawn = seen[-1]
+    assert np.isfinite(drawn).all()
+    assert 0.6 < len(drawn) / 2_000 < 0.8  # 1 − (2/3)³ have a four
 
 
 scores = st.lists(st.floats(-100, 100), min_size=1, max_size=5)

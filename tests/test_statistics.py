@@ -12,8 +12,8 @@ from conqur.statistics import (
     bootstrap_interval,
     difference,
     interquartile_mean,
+    mean_of_means,
     paired_difference,
-    probability_of_improvement,
     standard_error,
     student_interval,
 )
@@ -127,8 +127,8 @@ def test_paired_difference_by_hand():
     difference = paired_difference([3, 105, 10], [1, 104, 10])
     assert difference.mean == 1
     assert difference.standard_error == pytest.approx(1 / math.sqrt(3))
-    low, high = difference.interval
-    assert 0 <= low < 1 < high <= 2
+    reach = 4.302652729911275 / math.sqrt(3)  # t of two degrees of freedom
+    assert difference.interval == pytest.approx((1 - reach, 1 + reach))
 
 
 def test_pairs_see_what_spread_hides():
@@ -146,21 +146,29 @@ def test_interquartile_mean_by_hand():
     np.testing.assert_array_equal(interquartile_mean([[0, 2], [4, 4]], axis=0), [2, 3])
 
 
-def test_probability_of_improvement_by_hand():
-    # 1 loses twice; 3 beats 2 and ties with 3.
-    assert probability_of_improvement([1, 3], [2, 3]) == 1.5 / 4
-    assert probability_of_improvement([5], [1, 2, 3]) == 1
-    assert probability_of_improvement([2, 2], [2, 2]) == 0.5
+def test_the_mean_of_means_by_hand():
+    # Means 2 and 10; squared standard errors 1/3 and 0.
+    mean, low, high = mean_of_means([[1, 2, 3], [10, 10]])
+    reach = 4.302652729911275 * math.sqrt(1 / 3) / 2  # t of two degrees of freedom
+    assert (mean, low, high) == (6, pytest.approx(6 - reach), pytest.approx(6 + reach))
+    assert mean_of_means([[3, 3], [5, 5]]) == (4, 4, 4)
+    mean, low, high = mean_of_means([[1, 2], [3]])
+    assert (mean, math.isnan(low), math.isnan(high)) == (2.25, True, True)
 
 
-@given(
-    st.lists(st.integers(0, 9), min_size=1, max_size=8),
-    st.lists(st.integers(0, 9), min_size=2, max_size=8).filter(lambda b: len(set(b)) > 1),
-)
-def test_probability_of_improvement_is_the_u_statistic(a, b):
-    u = scipy.stats.mannwhitneyu(a, b, method="asymptotic").statistic
-    assert probability_of_improvement(a, b) == pytest.approx(u / len(a) / len(b))
-    assert probability_of_improvement(a, b) + probability_of_improvement(b, a) == pytest.approx(1)
+def test_the_mean_of_one_group_has_student_s_interval():
+    values = [1.0, 2.5, -3.0, 8.0]
+    assert mean_of_means([values])[1:] == pytest.approx(student_interval(values))
+
+
+def test_intervals_of_means_hold_them_with_few_values_in_each_group():
+    rng = np.random.default_rng(0)
+    held = 0
+    for _ in range(2_000):
+        groups = rng.normal(size=(5, 3)) * np.arange(1, 6)[:, None]
+        _, low, high = mean_of_means(list(groups))
+        held += low <= 0 <= high
+    assert 0.94 < held / 2_000 < 0.97
 
 
 @pytest.mark.parametrize(
@@ -176,7 +184,8 @@ def test_probability_of_improvement_is_the_u_statistic(a, b):
         (lambda: student_interval([1, 2], level=95), "level"),
         (lambda: difference([1], []), "b must"),
         (lambda: interquartile_mean([]), "values"),
-        (lambda: probability_of_improvement([1], [[1]]), "b must"),
+        (lambda: mean_of_means([[1, 2], [[1]]]), "groups must"),
+        (lambda: mean_of_means([]), "groups must hold at least one"),
         (lambda: standard_error("abc"), "values"),
     ],
 )

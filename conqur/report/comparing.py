@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from conqur.aggregates import Aggregate, Improvements, aggregate
+from conqur.aggregates import Aggregate, Improvements, aggregate, mean
 from conqur.report.charts import Bar, Series, bar_chart, signed
 from conqur.report.exhibits import Estimate, Figure
-from conqur.statistics import student_interval
+from conqur.statistics import mean_of_means, student_interval
 
 BLACK, WON, LOST, EVEN = "var(--ink)", "var(--blue)", "var(--vermillion)", "var(--muted)"
 
@@ -47,8 +47,23 @@ NO_BOOTSTRAP = f" There is no interval where a game has fewer than {ENOUGH}."
 """Said of tables whose intervals are by a bootstrap."""
 
 
+def of_intervals(units: str) -> str:
+    """What to know of the intervals of `summed_up`, where a game has several of these units."""
+    return (
+        "Intervals at 95 %: Student's of the mean; of the others by a bootstrap that draws the "
+        f"{units} of each game anew, which is too narrow with few of them, and left out with fewer "
+        f"than {ENOUGH}."
+    )
+
+
 def summed_up(scores: Mapping[str, Sequence[float]], statistic: Callable[[Any], Any]) -> Estimate:
-    """Scores by game as one number, with an interval if there are enough of them."""
+    """Scores by game as one number, with an interval if there are enough of them.
+
+    The mean has Student's interval, which holds with few of them, too; others a bootstrap's.
+    """
+    if statistic is mean:
+        value, low, high = mean_of_means(list(scores.values()))
+        return Estimate(value) if np.isnan(low) else Estimate(value, low, high)
     found = aggregate(scores, statistic)
     return as_estimate(found, enough=min(map(len, scores.values())) >= ENOUGH)
 

@@ -22,6 +22,7 @@ from conqur.report.comparing import (
     as_estimate,
     margins,
     mean_line,
+    of_intervals,
     summed_up,
     won_and_lost,
 )
@@ -278,8 +279,8 @@ def _human_normalised(rows: Sequence[Trained], several: bool) -> Exhibit:
         title="Human-normalised scores",
         paper="",
         words=(
-            "0 is random play, 1 a person's; games without such numbers are left out. Intervals at "
-            f"95 % are by a bootstrap that draws the seeds of a game anew.{NO_BOOTSTRAP}"
+            "0 is random play, 1 a person's; games without such numbers are left out. "
+            + of_intervals("seeds")
         ),
         head=("Algorithm", "λ", "games", *AGGREGATES),
         rows=tuple(table),

@@ -10,10 +10,10 @@ from conqur.report.comparing import (
     BLACK,
     EVEN,
     LOST,
-    NO_BOOTSTRAP,
     WON,
     margins,
     mean_line,
+    of_intervals,
     summed_up,
     won_and_lost,
 )
@@ -58,21 +58,28 @@ PAPERS = ("paper, ConQUR (best λ)", "paper, multi-DQN", "paper, checkpoint")
 
 
 FRESH_WORDS = (
-    "The node that rollouts chose, on starts that nothing was chosen by: means with Student's 95 % "
-    "intervals."
+    "The node that rollouts chose (it may be the checkpoint itself), on starts that nothing was "
+    "chosen by: means with Student's 95 % intervals."
 )
 LOSS_WORDS = (
     "The node of the pool that the search itself ranks first at the end, by Bellman error and "
     "penalty (or by its rollouts, where they are its scoring), on the same starts: what training "
     "makes of a network when nobody plays to choose, with no way back to the checkpoint."
 )
-DIVERGED = "they count as their checkpoint, which was handed back."
 BEST_WORDS = (
     "As the paper counts: the best of all nodes in the best of all evaluations during the search "
     "(which are shorter than the paper's). It is the highest of many noisy numbers, too good to be "
     "true for every algorithm alike, and the more so the more was evaluated. The checkpoint's is "
     "its mean on the starts of all evaluations."
 )
+
+DIVERGED = "they count as their checkpoint, which was handed back."
+COUNTED = {
+    FRESH: DIVERGED,
+    BY_SCORE: "they are missing here.",
+    BEST: "they count with what was evaluated before.",
+}
+"""How runs count whose nodes all diverged."""
 
 
 def search_exhibits(
@@ -101,7 +108,7 @@ def search_exhibits(
 
 def _algorithms(setting: Setting) -> Exhibit:
     """Every algorithm over all games, in parts of the checkpoint."""
-    means = {game: float(np.mean(found)) for game, found in by_game(setting.before(FRESH)).items()}
+    means = setting.checkpoints()
     zero = [game for game, value in means.items() if value == 0]
     rows: list[tuple[Cell, ...]] = []
     bars = []
@@ -117,21 +124,22 @@ def _algorithms(setting: Setting) -> Exhibit:
         numbers = {name: summed_up(by_game(parts), f) for name, f in AGGREGATES.items()}
         counted = [run for run in runs if means.get(run.game)]
         handed = sum(bool(run.handed_back_gain) for run in counted)
-        lead = _lead(setting, arm, means)
+        other = setting.arm("multi-dqn")
+        ahead = None if other is None or arm == other else lead(setting, arm, other)
         games = len({unit.game for unit in parts})
-        rows.append((str(arm), games, len(counted), *numbers.values(), lead, handed))
+        rows.append((str(arm), games, len(counted), *numbers.values(), ahead, handed))
         found = numbers["IQM"]
-        bars.append(Bar(str(arm), found.value, colour(i), number(found.value, 3), found.interval))
+        name = str(arm) + in_some(games, len(means) - len(zero))
+        bars.append(Bar(name, found.value, colour(i), number(found.value, 3), found.interval))
     chart = bar_chart(
         bars, title="IQM in parts of the checkpoint", references=[Reference("checkpoint", 1.0)]
     )
     words = (
         "Scores on fresh starts in parts of the mean score of the game's checkpoints: 1 is as good "
-        "as not tuned. Bars are interquartile means; intervals at 95 % are by a bootstrap that "
-        f"draws the {setting.units} of each game anew, as if the checkpoints' means were known "
-        f"(with few of them they are too narrow).{NO_BOOTSTRAP} The median is of the games' "
-        "means, the interquartile mean of all runs. Lead: on multi-DQN, the mean difference of "
-        f"gains on the same {setting.units}. Handed back: in how many runs the 95 % "
+        f"as not tuned{_left_alone(setting)}. Bars are interquartile means. "
+        f"{of_intervals(setting.units)} All as if the checkpoints' means were known. The median is "
+        "of the games' means, the interquartile mean of all runs. Lead: on multi-DQN, the mean "
+        f"difference of gains on the same {setting.units}. Handed back: in how many runs the 95 % "
         "interval of the gain on the checkpoint is above zero, which chance alone does in one of "
         "forty; else the checkpoint itself was handed back."
     )
@@ -161,11 +169,22 @@ def _caveats(setting: Setting, counted: str) -> str:
     return words
 
 
-def _lead(setting: Setting, arm: Arm, means: dict[str, float]) -> Cell:
-    """The paired difference to multi-DQN, in parts of the checkpoint; nothing of itself."""
-    other = setting.arm("multi-dqn")
-    if other is None or arm == other:
-        return None
+def in_some(games: int, every: int) -> str:
+    """Said of what was not measured in all games."""
+    return f" ({games} of {every} games)" if games < every else ""
+
+
+def _left_alone(setting: Setting) -> str:
+    """In how many runs the node that rollouts chose is the checkpoint itself, if in any."""
+    every = [run for runs in setting.runs.values() for run in runs]
+    alone = sum(run.gain == run.gain_low == run.gain_high == 0 for run in every)
+    words = f", and so count {alone} of {len(every)} runs in which rollouts chose the checkpoint"
+    return words if alone else ""
+
+
+def lead(setting: Setting, arm: Arm, other: Arm) -> Gain | None:
+    """By how much one arm gains more than another on the same units, in parts of the checkpoint."""
+    means = setting.checkpoints()
     # By gains, as a checkpoint may score differently on another machine.
     ours, theirs = (setting.values(each, lambda run: run.gain) for each in (arm, other))
     leads = {
@@ -180,7 +199,7 @@ def _scores(setting: Setting, measure: Measure, key: str, title: str, words: str
     """Scores by game and arm, beside the paper's."""
     before = setting.before(measure)
     name, paper = TABLES.get(setting.nodes, ("", "")) if measure is not BY_SCORE else ("", "")
-    columns = {str(arm): setting.values(arm, measure.score) for arm in setting.runs}
+    columns = {str(arm): setting.scores(arm, measure) for arm in setting.runs}
     own = [str(arm) for arm in setting.runs if arm.algorithm == "conqur"]
     rows = []
     for game in setting.games:
@@ -196,7 +215,7 @@ def _scores(setting: Setting, measure: Measure, key: str, title: str, words: str
     if len(own) > 1:
         words += " The best λ is chosen by these very scores, as the paper does."
     words += f" Over {setting.units} of each game."
-    words += _caveats(setting, DIVERGED if measure is FRESH else "they are missing here.")
+    words += _caveats(setting, COUNTED[measure])
     return Exhibit(
         key=setting.key(key),
         title=setting.titled(title),
@@ -218,7 +237,7 @@ def _improvements(setting: Setting) -> tuple[Exhibit, Exhibit]:
         return setting.values(arm, measure.score), setting.values(arm, measure.checkpoint)
 
     def over_multi_dqn(measure: Measure) -> tuple[Values, Values]:
-        return setting.values(arm, measure.score), setting.values(other, measure.score)
+        return setting.scores(arm, measure), setting.scores(other, measure)
 
     first = _improvement(
         setting,

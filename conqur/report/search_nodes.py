@@ -4,10 +4,9 @@ import numpy as np
 
 from conqur.aggregates import mean
 from conqur.report.charts import Series, line_chart
-from conqur.report.comparing import NO_BOOTSTRAP, summed_up
+from conqur.report.comparing import summed_up
 from conqur.report.exhibits import Cell, Exhibit, Figure, Gain, colour
 from conqur.report.search_settings import (
-    FRESH,
     Arm,
     Setting,
     Values,
@@ -18,7 +17,7 @@ from conqur.report.search_settings import (
 
 def last_nodes(setting: Setting) -> Exhibit:
     """What nodes of every rank scored in the end."""
-    means = {game: float(np.mean(found)) for game, found in by_game(setting.before(FRESH)).items()}
+    means = setting.checkpoints()
     ranks = {arm: setting.by_rank(arm, lambda node: node.score) for arm in setting.runs}
     ranks = {arm: found for arm, found in ranks.items() if len(found) > 1}
     parts = {
@@ -48,8 +47,8 @@ def last_nodes(setting: Setting) -> Exhibit:
             "What the nodes scored in the last evaluation of a search, ranked by these scores: the "
             "first are too good to be true, for every algorithm alike. The table has means over "
             "games of 1 + gain on the checkpoint, in parts of the mean score of the game's "
-            f"checkpoints. Leads are on multi-DQN, on the same {setting.units}, with 95 % "
-            f"intervals by a bootstrap.{NO_BOOTSTRAP}"
+            f"checkpoints. Leads are on multi-DQN, on the same {setting.units}, with Student's "
+            "95 % intervals."
         ),
         head=("Rank", *map(str, parts), *(f"lead of {arm}" for arm in ours)),
         rows=tuple(rows),

@@ -89,7 +89,10 @@ class Setting(NamedTuple):
 
     def titled(self, title: str) -> str:
         """A title that tells the setting from others."""
-        return f"{title}: {self.name}, {self.nodes} nodes" if self.name else title
+        if not self.name:
+            return title
+        nodes = "" if self.name.endswith(f"{self.nodes}-nodes") else f", {self.nodes} nodes"
+        return f"{title}: {self.name}{nodes}"
 
     def arm(self, algorithm: str, weight: float | None = None) -> Arm | None:
         """The first of that name, if there is one, with that λ if one has it."""
@@ -117,6 +120,20 @@ class Setting(NamedTuple):
 
     def _unit(self, run: Tuned | RankedNode) -> Unit:
         return Unit(run.game, run.network if self.by_network else f"{run.network} {run.seed}")
+
+    def scores(self, arm: Arm | None, measure: Measure) -> Values:
+        """By unit: what the checkpoint scores, and what the arm gained on it where it was run.
+
+        The same checkpoint may score differently on another machine.
+        """
+        scores, own = (self.values(arm, of) for of in measure)
+        before = self.before(measure)
+        return {u: before[u] + score - own[u] for u, score in scores.items() if u in own}
+
+    def checkpoints(self) -> dict[str, float]:
+        """What a game's checkpoints score on fresh starts, on average."""
+        before = by_game(self.before(FRESH))
+        return {game: float(np.mean(values)) for game, values in before.items()}
 
     def before(self, measure: Measure) -> Values:
         """Of the checkpoints, from whichever run knows."""
@@ -173,7 +190,7 @@ def settings_of(
         last = [node for node in ranked if (node.preset, node.nodes) == (preset, nodes)]
         name = (preset or f"{nodes}-nodes") if len(names) > 1 else ""
         if [p for p, _ in names].count(preset) > 1:
-            name = f"{preset}-{nodes}".strip("-")
+            name = f"{preset}-{nodes}-nodes".strip("-")
         name = re.sub(r"[^\w-]+", "-", name)
         by_network = len(networks) > len({game for game, _ in networks})
         ordered = dict(sorted(runs.items(), key=lambda item: _order(item[0])))

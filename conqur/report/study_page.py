@@ -11,7 +11,7 @@ from conqur.report.exhibits import Estimate, Exhibit
 from conqur.report.pages import definitions, file_text, filled, flat, unbroken
 from conqur.report.paper_tables import EXHIBITS
 from conqur.report.penalty_exhibits import penalty_exhibits
-from conqur.report.search_exhibits import search_exhibits
+from conqur.report.search_exhibits import in_some, search_exhibits
 from conqur.report.training_exhibits import training_exhibits
 from conqur.suite.results import Results
 
@@ -91,8 +91,8 @@ def _counted(count: int, noun: str) -> str:
 def _lede(results: Results, exhibits: Sequence[Exhibit]) -> str:
     """What came of it: the interquartile means of all that was compared."""
     key = "algorithms" if results.command == "tune" else "weights"
-    table = next((e for e in exhibits if e.key.partition("-")[0] == key), None)
-    if table is None or not table.rows:
+    tables = [e for e in exhibits if e.key.partition("-")[0] == key and e.rows]
+    if not tables:
         return (
             "No score is of fresh episodes yet: conqur evaluate RUN --json > RUN/evaluation.json "
             "brings them."
@@ -100,17 +100,27 @@ def _lede(results: Results, exhibits: Sequence[Exhibit]) -> str:
             else "Nothing is compared here: there is nothing to compare with."
         )
     against = "the checkpoint's" if results.command == "tune" else "that of λ = 0"
-    column = table.head.index("IQM")
+    words = f"Scores in parts of {against}, interquartile means over all games."
+    for table in tables:
+        setting = table.key.partition("-")[2]
+        found = "; ".join(_told(table, train=results.command == "train"))
+        found = f"{setting}: {found}" if setting else found
+        words += f" {found[:1].upper()}{found[1:]}." if found else ""
+    return words
+
+
+def _told(table: Exhibit, *, train: bool) -> list[str]:
+    """What a table says of everything that is compared in it, and in how many games."""
+    column, games = table.head.index("IQM"), table.head.index("games")
+    most = max(int(str(row[games])) for row in table.rows)
     told = []
     for row in table.rows:
         value = row[column]
-        name = str(row[0]) if results.command == "tune" else f"{row[0]} with λ = {row[1]}"
+        name = f"{row[0]} with λ = {row[1]}" if train else str(row[0])
         if isinstance(value, Estimate) and not name.endswith(" with λ = 0"):
             spread = "" if value.interval is None else " ({:.2f} to {:.2f})".format(*value.interval)
-            told.append(f"{name}: {value.value:.2f}{spread}")
-    found = "; ".join(told)
-    found = found[:1].upper() + found[1:]
-    return f"Scores in parts of {against}, interquartile means over all games. {found}."
+            told.append(f"{name}{in_some(int(str(row[games])), most)}: {value.value:.2f}{spread}")
+    return told
 
 
 def _facts(results: Results) -> str:

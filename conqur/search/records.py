@@ -10,7 +10,7 @@ from conqur.evaluation import Evaluation
 from conqur.runs import flatten, unflatten
 from conqur.search.node import Node, Tree
 from conqur.search.saving import pick
-from conqur.statistics import student_interval
+from conqur.statistics import paired_difference
 
 CHAMPIONS = 4
 """How many of the best evaluated nodes are remembered to the end."""
@@ -109,12 +109,12 @@ def level_row(tree: Tree, found: dict[str, Any]) -> dict[str, Any]:
 
 def against(evaluation: Evaluation, root: Evaluation) -> dict[str, Any]:
     """A node's scores, and by how much they are above the checkpoint's on the same starts."""
-    gains = np.subtract(evaluation.scores, root.scores)
+    gain = paired_difference(evaluation.scores, root.scores)
     return {
         "mean": evaluation.mean,
         "interval": [finite(bound) for bound in evaluation.interval],
-        "gain": float(gains.mean()),
-        "gain_interval": [finite(bound) for bound in student_interval(gains)],
+        "gain": gain.mean,
+        "gain_interval": [finite(bound) for bound in gain.interval],
         "checkpoint": root.mean,
         "episodes": len(evaluation.scores),
         "frames": evaluation.frames,

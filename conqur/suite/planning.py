@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from signal import Signals
 
+from conqur.pretrained import load
+from conqur.pretrained.bundle import is_bundled
 from conqur.runs import StopRequest, stop_requested
 from conqur.suite.jobs import Job, last_words
 from conqur.suite.local import gpus
@@ -34,7 +36,7 @@ class Probe:
         unit: what it counts: "level" or "step".
         total: how many of these there are to be.
         rate: of these in a second.
-        start: seconds until the first was over.
+        start: seconds before the first.
         once: seconds that it takes longer when a worker has made no such run before.
         memory: the most bytes of this machine's that it had; None if that is not known.
     """
@@ -95,8 +97,12 @@ def make_plan(jobs: Sequence[Job], *, show: Callable[[str], None] = lambda words
         show: told what is being measured.
     """
     kinds: dict[tuple[str, ...], list[Job]] = {}
+    families: dict[str, str] = {}
     for job in jobs:
-        kind = (_family(job.like), job.about.get("algorithm", ""), job.about.get("preset", ""))
+        where = job.about.get("network", job.like)
+        if where not in families:
+            families[where] = _family(_game(job))
+        kind = (families[where], job.about.get("algorithm", ""), job.about.get("preset", ""))
         kinds.setdefault(kind, []).append(job)
     probes = []
     for alike in kinds.values():
@@ -131,7 +137,10 @@ def _probe(job: Job, runs: int) -> Probe:
                 time.sleep(POLL)
         if asked:
             raise KeyboardInterrupt
-        if ended == [True] and not stop:  # it is over already
+        if ended != [True] and not stop:
+            said = last_words(job, study) or "it said nothing"
+            raise ValueError(f"{job.name} failed: {said}")
+        if not stop:  # it is over already
             first = time.monotonic() - began
             again = _seconds_again(job, worker)
             once, total = max(0.0, first - again), total or 1
@@ -151,6 +160,18 @@ def _seconds_again(job: Job, worker: Worker) -> float:
         if asked:
             raise KeyboardInterrupt
         return time.monotonic() - began
+
+
+def _game(job: Job) -> str:
+    """What is played; of a network for which the study does not say it, what its file says."""
+    network = job.about.get("network", "")
+    there = is_bundled(network) or Path(network).is_file()
+    if "--env" in job.arguments or not there:
+        return job.like
+    try:
+        return load(network).environment
+    except ValueError:  # whoever makes the run is told
+        return job.like
 
 
 def _family(game: str) -> str:

@@ -20,6 +20,7 @@ from conqur.suite.collecting import (
     tuned_rows,
 )
 from conqur.suite.jobs import EVALUATION, Job
+from conqur.suite.study import read_study
 from conqur.suite.tables import (
     CURVES,
     NODES,
@@ -97,7 +98,7 @@ def read_results(folder: Path) -> Results:
     if not rows:
         raise RunError(f"{folder / RESULTS} has no rows: nothing was done yet")
     done = len({row.run for row in rows})
-    runs = len(study_jobs(folder)) if (folder / JOBS).exists() else done
+    runs = _asked_for(folder) or done
     command = "train" if kind is Trained else "tune"
     made_with = _json_or_nothing(folder / MADE_WITH)
     return Results(
@@ -140,7 +141,8 @@ def read_runs(folders: Sequence[Path]) -> Results:
                     rows += trained_rows(folder, about)
                     done += 1
             else:
-                about = {"network": folder.name, "algorithm": _arm(config), "preset": ""}
+                network = config["checkpoint"] or folder.name  # from scratch there is none
+                about = {"network": network, "algorithm": _arm(config), "preset": ""}
                 points += tuned_points(folder, about)
                 if (folder / SUMMARY).exists():
                     rows += tuned_rows(folder, about)
@@ -204,6 +206,17 @@ def _check_alike(folders: Sequence[Path]) -> None:
                 f"{folder} and another run differ in {differ}: report on them apart, or make them "
                 "as a study with presets"
             )
+
+
+def _asked_for(folder: Path) -> int:
+    """How many runs a study is to have; 0 if nothing tells."""
+    if (folder / JOBS).exists():
+        return len(study_jobs(folder))
+    try:
+        asked = _text_or_nothing(folder / STUDY)
+        return len(read_study(folder / STUDY).jobs()) if asked else 0
+    except ValueError:  # of another version
+        return 0
 
 
 def study_jobs(folder: Path) -> tuple[Job, ...]:

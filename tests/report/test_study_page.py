@@ -247,6 +247,10 @@ def test_what_the_loss_chose_is_shown_apart_and_without_those_that_diverged():
     assert "all nodes diverged: they are missing here" in shown["scores-by-loss"].words
     assert shown["scores"].rows[0][2].value == pytest.approx(40 / 3)
     assert "diverged: they count as their checkpoint" in shown["scores"].words
+    rows = [row._replace(best_evaluation=20.0) for row in rows]
+    shown = by_key(search_exhibits(rows, []))["best-evaluations"]
+    assert shown.rows[0][2].value == 20.0
+    assert "diverged: they count with what was evaluated before" in shown.words
 
 
 def test_the_refit_stands_beside_the_others():
@@ -259,8 +263,48 @@ def test_the_refit_stands_beside_the_others():
 def test_settings_are_kept_apart():
     rows = [*TUNED, tuned("MinAtar/Asterix", "conqur", 10.0, 0, 1.0, 3.0, nodes=8)]
     keys = [exhibit.key for exhibit in search_exhibits(rows, LEVELS)]
-    assert {"scores-paper-16", "scores-paper-8", "curves-paper-16"} <= set(keys)
+    apart = {"scores-paper-16-nodes", "scores-paper-8-nodes", "curves-paper-16-nodes"}
+    assert apart <= set(keys)
     assert len(keys) == len(set(keys))
+
+
+def test_the_page_begins_with_all_settings_and_says_what_is_not_in_all_games(folder):
+    rows = [
+        *TUNED,
+        tuned("ALE/Assault-v5", "multi-dqn", 0.0, 0, 10.0, 20.0),
+        tuned("ALE/Alien-v5", "conqur", 10.0, 0, 1.0, 3.0, nodes=8),
+    ]
+    (folder / RESULTS).write_text(as_csv(Tuned, rows))
+    results = read_results(folder)
+    shown = study_exhibits(results)
+    page = html.unescape(re.sub(r"\s+", " ", render_study_page(results, shown, "")))
+    # In parts of 15 in Alien: 1 ± 5/15; of 10 in Assault: 2. Asterix has a checkpoint of zero.
+    assert "Paper-16-nodes: ConQUR, λ = 10 (1 of 2 games): 1.00" in page.replace("\u00a0", " ")
+    assert "Paper-8-nodes: ConQUR, λ = 10: 3.00" in page.replace("\u00a0", " ")
+    figure = by_key(shown)["algorithms-paper-16-nodes"].figures[0].svg
+    assert "ConQUR, λ = 10 (1 of 2 games)" in figure
+    assert "multi-DQN (" not in figure
+
+
+def test_scores_are_gains_on_one_score_of_each_checkpoint():
+    """Which may be another on another machine."""
+    rows = [
+        tuned("g", "conqur", 10.0, 0, 10.0, 12.0, best=30.0),
+        tuned("g", "multi-dqn", 0.0, 0, 14.0, 15.0, best=40.0),
+    ]
+    shown = by_key(search_exhibits(rows, []))
+    assert [cell.value for cell in shown["scores"].rows[0][1:]] == [10.0, 12.0, 11.0]
+    assert [cell.value for cell in shown["scores-by-loss"].rows[0][1:]] == [10.0, 12.0, 11.0]
+    assert [cell.value for cell in shown["best-evaluations"].rows[0][1:]] == [10.0, 30.0, 36.0]
+    assert shown["over-multi-dqn"].rows[0][1].value == pytest.approx(100 / 11)
+
+
+def test_it_is_said_how_often_the_checkpoint_was_chosen():
+    same = tuned("g", "conqur", 10.0, 0, 10.0, 10.0)._replace(gain_low=0.0, gain_high=0.0)
+    rows = [same, tuned("g", "conqur", 10.0, 1, 10.0, 10.0)]  # the other by chance
+    words = by_key(search_exhibits(rows, []))["algorithms"].words
+    assert "so count 1 of 2 runs in which rollouts chose the checkpoint." in words
+    assert "chose the checkpoint" not in by_key(search_exhibits(rows[1:], []))["algorithms"].words
 
 
 def test_one_run_has_no_interval_and_is_shown():
@@ -336,6 +380,14 @@ def _same(written, shown):
     return float(shown.replace("−", "-").replace(",", "").removeprefix("+")) == pytest.approx(
         value, abs=0.00501
     )
+
+
+def test_a_study_with_tables_alone_knows_how_many_runs_it_was_to_have(folder):
+    assert read_results(folder).runs == len(TUNED)  # its file is none
+    (folder / "study.toml").write_text('command = "tune"\nnetworks = ["a", "b"]\nseeds = 4')
+    results = read_results(folder)
+    assert (results.done, results.runs) == (len(TUNED), 8)
+    assert "6 of 8 runs" in render_study_page(results, [], "")
 
 
 def test_what_the_paper_has_and_nobody_measured_is_said(folder):

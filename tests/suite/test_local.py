@@ -16,7 +16,7 @@ from conqur.commands.suite import Suite
 from conqur.runs.lock import Lock
 from conqur.suite import Job, State, run_locally, state
 from conqur.suite.making import Outcome
-from conqur.suite.planning import make_plan
+from conqur.suite.planning import Probe, make_plan
 from conqur.suite.study import ARMS, read_study
 
 STUDY = """
@@ -162,8 +162,21 @@ def test_a_plan_is_made_from_what_is_measured(tmp_path, monkeypatch):
     short = Job("short", ("train", "CartPole-v1", "--steps", "600"), {"algorithm": "dqn"}, 3)
     assert make_plan([short]).probes[0].once > 0  # what it compiled, it found again
     bad = Job("bad", ("train", "CartPole-v1", "--steps", "none"), {}, 3)
-    with pytest.raises(ValueError, match="bad did not get going: conqur: --steps must be"):
+    with pytest.raises(ValueError, match="bad failed: conqur: --steps must be"):
         make_plan([bad])
+
+
+def test_one_game_of_a_family_is_measured_for_all(monkeypatch):
+    """Also where nothing but a network's file says what it plays."""
+    measured = []
+
+    def noted(job, runs):
+        measured.append((job.name.partition("-paper")[0], runs))
+        return Probe(job, runs, "level", 100, 1.0, 0.0, 0.0, None)
+
+    monkeypatch.setattr("conqur.suite.planning._probe", noted)
+    make_plan(read_study(Path("atari-search-16")).jobs())
+    assert measured == [("Breakout-conqur", 6), ("Breakout-multi-dqn", 6)]
 
 
 def test_shards_share_the_runs_out():

@@ -8,9 +8,11 @@ import pytest
 from conqur.cli import parse
 from conqur.environments.atari import atari_game
 from conqur.report.paper_tables import PENALTY, SCORING, SEARCH_16, paper_name, paper_table
+from conqur.report.study_page import study_exhibits
 from conqur.runs import RunError
 from conqur.suite import collect, collect_curves, collect_nodes, read_study
 from conqur.suite.local import next_job
+from conqur.suite.results import read_runs
 from conqur.suite.study import ARMS, Network, ready_studies
 from conqur.suite.tables import Tuned, TunedPoint, as_csv, as_parquet, read_csv
 
@@ -246,6 +248,25 @@ def test_tables_hold_what_runs_found(tmp_path):
     assert read_csv((TunedPoint, Tuned), file) == (Tuned, [row])
     table = pyarrow.parquet.read_table(pyarrow.BufferReader(as_parquet(Tuned, [row])))
     assert table.to_pylist() == [row._asdict()]
+
+
+def test_runs_of_one_checkpoint_are_of_one_network(tmp_path):
+    """Wherever they are: so the arms are compared on the same networks."""
+    folders = []
+    for job, search in zip(study(tmp_path, TUNE).jobs(), ("beam", "independent"), strict=False):
+        write_tuned(job, tmp_path)
+        folders.append(job.folder(tmp_path))
+        config = json.loads((folders[-1] / "config.json").read_text())
+        config |= {"checkpoint": "abc", "search": search, "refit": "sgd", "scoring": "loss"}
+        config |= {"children": "boltzmann"}
+        (folders[-1] / "config.json").write_text(json.dumps(config))
+    results = read_runs(folders)
+    assert [(row.network, row.algorithm) for row in results.rows] == [
+        ("abc", "conqur"),
+        ("abc", "multi-dqn"),
+    ]
+    shown = {exhibit.key: exhibit for exhibit in study_exhibits(results)}["algorithms"]
+    assert shown.rows[0][shown.head.index("lead on multi-DQN")].value == 0.0
 
 
 def test_a_run_that_is_damaged_is_named(tmp_path):
