@@ -20,6 +20,7 @@ from conqur.report.search_settings import Arm, settings_of, with_diverged
 from conqur.report.study_page import study_exhibits
 from conqur.statistics import student_interval
 from conqur.suite.results import Results, read_results
+from conqur.suite.tables import Tuned
 
 RESULTS = Path(__file__).parent.parent / "results"
 ALGORITHMS = ("DQN", "DDQN")
@@ -188,12 +189,11 @@ def _search() -> Iterable[Claim]:
         f"of the node that the loss ranks first {_points(by_loss['0'])} points), with λ = 10 it "
         f"does not ({_points(by_loss['10'])})",
     )
-    (setting,) = settings_of(with_diverged(results.rows), (), ())
-    weights = [("none", Arm("no-penalty", 0.0))]
-    weights += [(name, Arm("conqur", float(name.replace(",", "")))) for name in WEIGHTS]
+    weights = {"none": runs(results, "no-penalty")}
+    weights |= {name: runs(results, "conqur", float(name.replace(",", ""))) for name in WEIGHTS}
     steps = {
-        f"{name} against {before}": lead(setting, arm, other)
-        for (before, other), (name, arm) in itertools.pairwise(weights)
+        f"{name} against {before}": against(weights[name], weights[before])
+        for before, name in itertools.pairwise(weights)
     }
     assert steps["1 against none"].high < 0
     assert steps["10 against 1"].high < 0
@@ -247,6 +247,25 @@ def _study(name: str) -> tuple[Results, Mapping[str, Exhibit]]:
 def _csv(name: str) -> list[dict[str, str]]:
     with (RESULTS / name).open() as file:
         return list(csv.DictReader(file))
+
+
+def runs(results: Results, algorithm: str, weight: float = 0.0, nodes: int = 16) -> list[Tuned]:
+    """Those of one arm."""
+    arm = (algorithm, weight, nodes)
+    return [row for row in results.rows if (row.algorithm, row.penalty_weight, row.nodes) == arm]
+
+
+def against(ours: Iterable[Tuned], theirs: Iterable[Tuned]) -> Gain:
+    """By how much runs gain more than others on the same networks, in parts of the checkpoint."""
+    rows = [
+        row._replace(algorithm=name, preset="", nodes=0, penalty_weight=0.0)
+        for name, own in (("ours", ours), ("theirs", theirs))
+        for row in own
+    ]
+    (setting,) = settings_of(with_diverged(rows), (), ())
+    found = lead(setting, Arm("ours", 0.0), Arm("theirs", 0.0))
+    assert found is not None
+    return found
 
 
 def _student(values: Iterable[float]) -> Gain:

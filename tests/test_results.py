@@ -507,6 +507,59 @@ def test_the_preset_tuned_is_told_as_it_came_out():
     }
 
 
+def test_numbers_of_nodes_are_told_as_they_came_out():
+    claims = runpy.run_path(str(ROOT / "experiments/claims.py"))
+    results, exhibits = study("minatar_nodes")
+    tuned = study("minatar_tuned")[0].rows
+    found, readme = words("results/README.md"), words("README.md")
+
+    def told(cell, sign="+"):
+        return "{:{s}.2f} ({:{s}.2f} to {:{s}.2f})".format(*cell, s=sign).replace("-", "−")
+
+    arms = {"ConQUR, λ = 10": ("conqur", 10.0), "multi-DQN": ("multi-dqn", 0.0)}
+    made = {
+        (name, nodes): claims["runs"](results, *arm, nodes)
+        for name, arm in arms.items()
+        for nodes in (8, 16)
+    }
+    assert f"{len(results.rows)} runs" in found
+    for name in arms:
+        cells = []
+        for nodes in (8, 16):
+            table = exhibits[f"algorithms-paper-{nodes}"]
+            row = next(row for row in table.rows if row[0] == name)
+            cells.append(told(row[table.head.index("mean")], ""))
+        cells.append(told(claims["against"](made[name, 16], made[name, 8])))
+        assert f"| {name} | {' | '.join(cells)} |" in found
+    leads = [claims["against"](*(made[name, nodes] for name in arms)) for nodes in (8, 16)]
+    assert f"| lead of ConQUR | {' | '.join(map(told, leads))} | |" in found
+    assert leads[0].high < 0
+    assert leads[1].low < 0 < leads[1].high
+    other = made["multi-DQN", 8]
+    same = [row for row in tuned if row.network in {run.network for run in other}]
+    ahead = claims["against"](same, other)
+    assert ahead.low > 0
+    assert f"by {told(ahead, '')} checkpoints more than multi-DQN with 8 nodes" in found
+    assert f"multi-DQN with 8 nodes by {told(ahead, '')} checkpoints on the same 25" in readme
+    frames = [statistics.mean(run.frames for run in runs) / 1e6 for runs in (same, other)]
+    assert "{:.1f} million frames, multi-DQN {:.1f} million".format(*frames) in found
+
+
+def test_the_first_runs_on_atari_are_told_as_they_came_out():
+    results, _ = study("atari_search")
+    found = words("results/README.md")
+    assert (results.done, results.runs) == (3, 12)
+    assert "three of its twelve runs" in found
+    runs = {(row.game, row.algorithm): row for row in results.rows}
+    ours, multi = (runs["ALE/Krull-v5", name] for name in ("conqur", "multi-dqn"))
+    told = (ours.checkpoint, ours.score_by_score, multi.score_by_score)
+    assert "from {:,.0f} to {:,.0f} points with λ = 10 and to {:,.0f} in".format(*told) in found
+    assert ours.gain == multi.gain == ours.gain_low == multi.gain_low == 0
+    row = runs["ALE/Breakout-v5", "multi-dqn"]
+    told = (row.checkpoint, row.score, row.gain, row.gain_low, row.gain_high)
+    assert "from {:.1f} to {:.1f} ({:+.1f}, {:.1f} to {:.1f},".format(*told) in found
+
+
 def test_the_readme_begins_with_what_was_found():
     told = words("README.md")
     with (ROOT / "results/exactness/unions.csv").open() as file:

@@ -138,10 +138,10 @@ def _algorithms(setting: Setting) -> Exhibit:
         "Scores on fresh starts in parts of the mean score of the game's checkpoints: 1 is as good "
         f"as not tuned{_left_alone(setting)}. Bars are interquartile means. "
         f"{of_intervals(setting.units)} All as if the checkpoints' means were known. The median is "
-        "of the games' means, the interquartile mean of all runs. Lead: on multi-DQN, the mean "
-        f"difference of gains on the same {setting.units}. Handed back: in how many runs the 95 % "
-        "interval of the gain on the checkpoint is above zero, which chance alone does in one of "
-        "forty; else the checkpoint itself was handed back."
+        "of the games' means, the interquartile mean of all runs. Lead: over the same "
+        f"{setting.units} the mean difference to multi-DQN's gains. Handed back: in how many runs "
+        "the 95 % interval of the gain on the checkpoint is above zero, which chance alone does in "
+        "one of forty; else the checkpoint itself was handed back."
     )
     if zero:
         words += f" Left out for a checkpoint of zero: {', '.join(zero)}."

@@ -47,8 +47,8 @@ def last_nodes(setting: Setting) -> Exhibit:
             "What the nodes scored in the last evaluation of a search, ranked by these scores: the "
             "first are too good to be true, for every algorithm alike. The table has means over "
             "games of 1 + gain on the checkpoint, in parts of the mean score of the game's "
-            f"checkpoints. Leads are on multi-DQN, on the same {setting.units}, with Student's "
-            "95 % intervals."
+            f"checkpoints. Leads are differences to multi-DQN's over the same {setting.units} with "
+            "Student's 95 % intervals."
         ),
         head=("Rank", *map(str, parts), *(f"lead of {arm}" for arm in ours)),
         rows=tuple(rows),
