@@ -535,6 +535,12 @@ def test_numbers_of_nodes_are_told_as_they_came_out():
     assert f"| lead of ConQUR | {' | '.join(map(told, leads))} | |" in found
     assert leads[0].high < 0
     assert leads[1].low < 0 < leads[1].high
+    scores = exhibits["scores-paper-8"]
+    (row,) = (row for row in scores.rows if row[0] == "MinAtar/SpaceInvaders")
+    before, ours, theirs = (cell.value for cell in row[1:4])
+    assert f"from {before:.1f} to {ours:.1f} points, and multi-DQN leaves them at {theirs:.1f}" in (
+        found
+    )
     other = made["multi-DQN", 8]
     same = [row for row in tuned if row.network in {run.network for run in other}]
     ahead = claims["against"](same, other)

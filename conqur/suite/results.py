@@ -215,7 +215,7 @@ def _asked_for(folder: Path) -> int:
     try:
         asked = _text_or_nothing(folder / STUDY)
         return len(read_study(folder / STUDY).jobs()) if asked else 0
-    except ValueError:  # of another version
+    except (ValueError, RecursionError):  # of another version, or none
         return 0
 
 
