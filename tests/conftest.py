@@ -14,7 +14,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=2000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
@@ -22,8 +22,12 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatabl
 @pytest.fixture(scope="session", autouse=True)
 def _compile_once(tmp_path_factory):
     """Programs are the same in all runs of a kind, in any process: compile them once."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # each worker has a folder of its own in a common one
+        folder = folder.parent
+    (folder / "compiled").mkdir(exist_ok=True)
     settings = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
+        "jax_compilation_cache_dir": str(folder / "compiled"),
         "jax_persistent_cache_min_compile_time_secs": 0.1,
     }
     before = {name: getattr(jax.config, name) for name in settings}
