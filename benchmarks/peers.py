@@ -20,6 +20,7 @@ import os
 import pathlib
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -37,11 +38,12 @@ from train import Training, settings
 from conqur.runs.manifest import make_manifest
 from conqur.training_run import make_trainer
 
-WINDOWS = 5
 SECONDS = 5.0
 LEARNING_STARTS = 500
 FOREVER = 10_000_000
 EPSILON = 0.01
+Rates = dict[str, list[float]]
+"""Steps per second of each contestant, one number for each window."""
 
 
 class Case(NamedTuple):
@@ -194,7 +196,7 @@ def of_cleanrl(case: Case, checkout: pathlib.Path, python: pathlib.Path) -> floa
         subprocess.Popen(
             command,
             cwd=folder,
-            env=os.environ | {"PYTHONPATH": str(checkout.resolve())},
+            env=_with_nothing_of_ours(checkout),
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
@@ -210,6 +212,11 @@ def of_cleanrl(case: Case, checkout: pathlib.Path, python: pathlib.Path) -> floa
             running.kill()
 
 
+def _with_nothing_of_ours(checkout: pathlib.Path) -> dict[str, str]:
+    """Where CleanRL's packages are looked for: in its environment, and its own in the checkout."""
+    return os.environ | {"PYTHONPATH": str(checkout.resolve())}
+
+
 def _rate_of_lines(lines: Iterable[str], every: int) -> float:
     """Steps per second, where a line comes after so many steps."""
     begin, steps = 0.0, 0
@@ -222,7 +229,8 @@ def _rate_of_lines(lines: Iterable[str], every: int) -> float:
     raise EOFError
 
 
-def measured(case: Case, given: argparse.Namespace) -> dict[str, Any]:
+def measure(case: Case, given: argparse.Namespace, rates: Rates, save: Callable[[], None]) -> None:
+    """Fills `rates`, window by window, each of which is saved."""
     windows: dict[str, Callable[[], float]] = {
         "conqur": of_conqur(case),
         "Stable-Baselines3, 1 environment": lambda: of_stable_baselines3(case, 1),
@@ -232,10 +240,12 @@ def measured(case: Case, given: argparse.Namespace) -> dict[str, Any]:
     }
     if given.cleanrl:
         windows["CleanRL"] = lambda: of_cleanrl(case, given.cleanrl, given.cleanrl_python)
-    rates: dict[str, list[float]] = {name: [] for name in windows}
-    for _ in range(WINDOWS):
+    for _ in range(given.windows):
         for name, window in windows.items():
-            rates[name].append(window())
+            rate = window()
+            rates.setdefault(name, []).append(rate)
+            print(f"{case.name}, {name}: {rate:,.0f} steps/s", file=sys.stderr, flush=True)
+            save()
     ours = statistics.median(rates["conqur"])
     print(f"\n{case.name}, conqur with {case.num_envs} environments")
     print(f"{'':40} {'steps/s':>10} {'lowest':>10} {'highest':>10} {'conqur / it':>12}")
@@ -243,7 +253,6 @@ def measured(case: Case, given: argparse.Namespace) -> dict[str, Any]:
         rate = statistics.median(values)
         shown = "".join(f" {value:10,.0f}" for value in (rate, min(values), max(values)))
         print(f"{name:40}{shown} {ours / rate:12.2f}", flush=True)
-    return {"num_envs": case.num_envs, "steps_per_second": rates}
 
 
 def versions_of_cleanrl(checkout: pathlib.Path, python: pathlib.Path) -> dict[str, Any]:
@@ -255,7 +264,13 @@ def versions_of_cleanrl(checkout: pathlib.Path, python: pathlib.Path) -> dict[st
     )
     commands = [["git", "-C", str(checkout), "rev-parse", "HEAD"], [str(python), "-c", code]]
     commit, found = (
-        subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        subprocess.run(
+            command,
+            check=True,
+            capture_output=True,
+            text=True,
+            env=_with_nothing_of_ours(checkout),
+        ).stdout
         for command in commands
     )
     return {"commit": commit.strip()} | json.loads(found)
@@ -265,6 +280,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cleanrl", type=pathlib.Path, help="a checkout of it")
     parser.add_argument("--cleanrl-python", type=pathlib.Path, help="of its environment")
+    parser.add_argument("--windows", type=int, default=5, help="measured of each")
     parser.add_argument("--output", type=pathlib.Path, help="where to write the numbers")
     given = parser.parse_args()
     if (given.cleanrl is None) != (given.cleanrl_python is None):
@@ -281,10 +297,15 @@ def main() -> None:
     if given.cleanrl:
         report["peers"]["CleanRL"] = versions_of_cleanrl(given.cleanrl, given.cleanrl_python)
     print(jax.devices()[0].device_kind)
+
+    def save() -> None:
+        if given.output:
+            given.output.write_text(json.dumps(report, indent=2) + "\n")
+
     for case in (BREAKOUT, CARTPOLE):
-        report[case.name] = measured(case, given)
-    if given.output:
-        given.output.write_text(json.dumps(report, indent=2) + "\n")
+        rates: Rates = {}
+        report[case.name] = {"num_envs": case.num_envs, "steps_per_second": rates}
+        measure(case, given, rates, save)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,10 @@ from jax.experimental.compilation_cache import compilation_cache
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
+# Most programs of tests run once, on little: to compile them well takes longer than to run them.
+OPTIMISED = os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1") == "0"
+jax.config.update("jax_disable_most_optimizations", not OPTIMISED)
+
 # Shells start what is in the background with Ctrl-C ignored, and that is inherited.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -40,3 +44,14 @@ def _compile_once(tmp_path_factory):
         jax.config.update(name, value)
         del os.environ[name.upper()]
     compilation_cache.reset_cache()
+
+
+@pytest.fixture
+def optimised(monkeypatch):
+    """Programs are compiled as users have them: for what has to hold to the last bit."""
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "0")
+    jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()
+    yield
+    jax.config.update("jax_disable_most_optimizations", not OPTIMISED)
+    jax.clear_caches()

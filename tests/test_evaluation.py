@@ -132,6 +132,7 @@ class Chaos(eqx.Module):
         ("ALE/Breakout-v5", {"frames": 40}, {1: 1}),
     ],
 )
+@pytest.mark.usefixtures("optimised")
 def test_neither_company_nor_width_matters(name, rule, alone):
     environment = make(name, 6)
     q = Chaos.of(environment.spec, 3)
@@ -235,6 +236,7 @@ def test_one_episode_without_end_is_counted_with_the_others(monkeypatch, copies)
     assert result.finished
 
 
+@pytest.mark.usefixtures("optimised")
 def test_games_that_are_over_are_no_longer_looked_at_which_changes_no_score(monkeypatch):
     shapes, results = [], []
 

@@ -148,6 +148,19 @@ def test_the_speed_beside_peers_is_that_of_the_results():
         assert f"| {name} | {' | '.join(cells)} |" in words("results/README.md")
 
 
+def test_the_speed_beside_peers_on_a_gpu_is_that_of_the_results():
+    found = json.loads((ROOT / "results/training/peers_gpu.json").read_text())
+    rates = found["Breakout"]["steps_per_second"]
+    ours = np.median(rates["conqur"])
+    for name, values in rates.items():
+        low, rate, high = (f(values) for f in (min, np.median, max))
+        cells = f"{rate:,.0f} ({low:,.0f} to {high:,.0f}) | {ours / rate:.1f}"
+        assert f"| {name} | {cells} |" in words("results/README.md")
+    alone, together, cleanrl = (ours / np.median(rates[name]) for name in list(rates)[1:])
+    text = f"{together:.0f} to {alone:.0f} times as fast as Stable-Baselines3 and {cleanrl:.0f}"
+    assert f"{text} times as fast as CleanRL" in words("README.md")
+
+
 def test_gains_in_the_readme_are_those_of_the_results():
     """Rounded as they are there."""
     text = (ROOT / "README.md").read_text().replace("−", "-")

@@ -211,6 +211,7 @@ def test_a_data_set_is_drawn_without_repetition():
 
 
 @pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.usefixtures("optimised")
 def test_a_compiled_level_is_what_the_host_plays_step_by_step(whole):
     def made(copies):
         return make("MinAtar/Breakout", copies)

@@ -24,6 +24,7 @@ def rollouts(body, **options):
     )
 
 
+@pytest.mark.usefixtures("optimised")
 def test_each_node_scores_what_its_whole_network_scores_alone():
     body, thetas = heads(3)
     found = rollouts(body).play(thetas, episodes=4, seed=5)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 SCRIPT = """
 import json, sys
@@ -36,6 +37,7 @@ def searched(devices):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.usefixtures("optimised")
 def test_eight_devices_compute_what_one_does():
     count, spread, ids, weights = searched(8)
     assert (count, spread) == (8, 8)
