@@ -176,9 +176,6 @@ def _finish(
         network = to_bytes(tuning.pretrained(node.weights.theta, origin))
         run.write_network(f"node-{node.id}.safetensors", network)
     whole = [node for node in tree.pool if is_finite(node.weights.theta)]
-    if not whole:
-        return _all_diverged(tuning, run, tree, records, warn)
-    by_score = top(whole, 1)[0]
     candidates = [(node.weights.theta, node.id, node.level) for node in whole]
     known = {number for _, number, _ in candidates}
     candidates += [
@@ -186,15 +183,21 @@ def _finish(
         for theta, row in records.champions
         if row["node"] not in known
     ]
+    if not whole:
+        warn("all nodes diverged: lower the learning rate")
+        candidates = [found for found in candidates if found[2] >= 0]  # not the checkpoint itself
+    if not candidates:
+        return _nothing_left(tuning, run, tree, records, warn)
+    by_score = next(iter(top(whole, 1)), None)
     summary: dict[str, Any] = {
         "environment": config.environment,
         "levels": tree.level,
         "frames": records.frames,
-        "chosen_by_score": {"node": by_score.id, "score": finite(by_score.score)},
+        "chosen_by_score": by_score and {"node": by_score.id, "score": finite(by_score.score)},
         "candidates": len(candidates),
         "best_of_evaluations": records.champions[0][1] if records.champions else None,
     }
-    chosen, number, level = by_score.weights.theta, by_score.id, by_score.level
+    chosen, number, level = next(c for c in candidates if by_score is None or c[1] == by_score.id)
     better = True
     if rollouts is not None:
         _watch(tuning, announce, f"choosing among {len(candidates)} nodes")
@@ -206,13 +209,15 @@ def _finish(
         )
         chosen, number, level = candidates[best]
         _watch(tuning, announce, "comparing the chosen node to the checkpoint on fresh starts")
-        root, scored, by_score_played = rollouts.play(
-            [tuning.root, chosen, by_score.weights.theta],
+        also = [] if by_score is None else [by_score.weights.theta]
+        root, scored, *of_score = rollouts.play(
+            [tuning.root, chosen, *also],
             episodes=config.final_episodes,
             seed=starts(FINAL, config.seed),
         )
         summary["checkpoint"] = root.to_json()
-        summary["chosen_by_score"] |= against(by_score_played, root)
+        for played in of_score:
+            summary["chosen_by_score"] |= against(played, root)
         summary["chosen"] = {"node": number, "level": level} | against(scored, root)
         better = summary["chosen"]["gain_interval"][0] > 0
         summary["played_frames"] = rollouts.frames
@@ -225,15 +230,14 @@ def _finish(
     return summary
 
 
-def _all_diverged(
+def _nothing_left(
     tuning: Tuning,
     run: RunDirectory,
     tree: Tree,
     records: Records,
     warn: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Hand the checkpoint back, since there is nothing else."""
-    warn("all nodes diverged: lower the learning rate")
+    """Hand the checkpoint back: all nodes diverged, and none was evaluated before."""
     network = tuning.pretrained(tuning.root, {"tuned": "checkpoint", "level": -1})
     run.write_network("best.safetensors", to_bytes(network))
     return {

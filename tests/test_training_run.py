@@ -33,7 +33,7 @@ KINDS = {
     ),
     "compiled": (
         *("MinAtar/Breakout", *FEW, "--learning-starts", "40", "--log-every", "400"),
-        *("--steps", "2300", "--update-every", "1", "--seeds", "2", "--penalty-weight", "0", "0.5"),
+        *("--steps", "2300", "--update-every", "1", "--penalty-weight", "0", "0.5"),
     ),
     "atari": (
         *("ALE/Breakout-v5", *FEW, "--learning-starts", "24", "--log-every", "20"),
@@ -47,10 +47,9 @@ def test_a_killed_run_ends_as_if_it_had_not_been(kind, tmp_path):
     arguments, environment = KINDS[kind], torture.cached(tmp_path / "cache")
     whole, victim = tmp_path / "whole", tmp_path / "victim"
     torture.trained(arguments, whole, environment)
-    if kind != "atari":
-        assert torture.killed(arguments, victim, torture.writing(2, "checkpoints"), environment)
     assert torture.killed(arguments, victim, torture.saved(1, victim), environment)
     if kind == "host":
+        assert torture.killed(arguments, victim, torture.writing(2, "checkpoints"), environment)
         ask_to_stop(arguments, victim, environment)
     assert "starting from the beginning" not in torture.trained(arguments, victim, environment)
     assert torture.differences(whole, victim) == []

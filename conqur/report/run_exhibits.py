@@ -33,15 +33,15 @@ def run_exhibits(run: TunedRun) -> list[Exhibit]:
 def before_after(run: TunedRun) -> list[Exhibit]:
     """Scores on fresh starts; nothing if nothing was played."""
     summary = run.summary
-    if summary is None or not (summary.checkpoint and summary.chosen and summary.by_score):
+    if summary is None or not (summary.checkpoint and summary.chosen):
         return []
     chosen, by_score = summary.chosen, summary.by_score
     told = [
         ("Checkpoint", summary.checkpoint, CHECKPOINT),
         (f"Node {chosen.node}, chosen by rollouts", chosen, CHOSEN),
-        (f"Node {by_score.node}, best by its score", by_score, OTHER),
     ]
-    told = told[:2] if by_score.node == chosen.node else told
+    if by_score and by_score.node != chosen.node:
+        told.append((f"Node {by_score.node}, best by its score", by_score, OTHER))
     bars = [
         Bar(name, found.mean, colour, number(found.mean, 2), _whisker(found.interval))
         for name, found, colour in told

@@ -348,20 +348,21 @@ def _scoring(setting: Setting) -> Exhibit:
         if arm.algorithm != "rollouts":
             continue
         by_loss = Arm("conqur", arm.penalty_weight)
-        both = [
-            setting.values(each, FRESH.score) if each in setting.runs else {}
-            for each in (arm, by_loss)
+        found = [
+            setting.scores(each, FRESH) if each in setting.runs else {} for each in (arm, by_loss)
         ]
+        if all(found):  # of what both were run on
+            found = [{u: one[u] for u in one if u in other} for one, other in (found, found[::-1])]
         for game in setting.games:
             known = paper_table(SCORING).get(paper_name(game) or "", {})
             papers = [known.get(column) for column in ("rollouts", "bellman_plus_penalty")]
-            cells = [estimate(of_game(values, game)) for values in both]
+            cells = [estimate(of_game(values, game)) for values in found]
             rows.append((game, number(arm.penalty_weight), *cells, *papers))
     return Exhibit(
         key=setting.key("scoring"),
         title=setting.titled("Scoring by rollouts and by loss"),
         paper="Tab. 1",
-        words=f"{FRESH_WORDS} Over {setting.units} of each game."
+        words=f"{FRESH_WORDS} Over the {setting.units} of each game that both were run on."
         + not_measured(SCORING, set(setting.games)),
         **with_papers(
             ("Game", "λ", "rollouts", "Bellman + penalty"),

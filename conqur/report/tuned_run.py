@@ -52,7 +52,10 @@ class Played(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What came of a run; `checkpoint`, `chosen` and `by_score` are None if nothing was played."""
+    """What came of a run; `checkpoint`, `chosen` and `by_score` are None if nothing was played.
+
+    `by_score` is also None if the nodes of the last level diverged.
+    """
 
     candidates: int | None
     frames: int
@@ -187,7 +190,7 @@ def summary_of(found: dict[str, Any]) -> Summary:
             by_score_node=None if "node" not in by_score else whole(by_score["node"]),
             checkpoint=_played({"node": 0, "level": 0} | about | still) if played else None,
             chosen=_played(chosen | {"level": 0}) if played else None,
-            by_score=_played(by_score | {"level": 0}) if played else None,
+            by_score=_played(by_score | {"level": 0}) if played and by_score else None,
             best=_played(best) if best else None,
             kept_checkpoint=found["handed_back"] == "checkpoint",
         )

@@ -1,6 +1,7 @@
 """Tuning runs end to end: what they leave behind, and that they survive."""
 
 import json
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -9,6 +10,7 @@ from tiny_runs import sentence
 
 from conqur import tuning_run
 from conqur.pretrained import load, to_bytes
+from conqur.suite import collecting
 
 TINY = (
     *("--preset", "paper-8"),
@@ -99,6 +101,39 @@ def test_the_frontier_and_the_best_network_can_be_loaded(tuned, network):
     same = jax.tree.map(np.array_equal, node.regressor.body, checkpoint.regressor.body)
     assert all(jax.tree.leaves(same))
     assert not np.array_equal(node.regressor.head.weight, checkpoint.regressor.head.weight)
+
+
+@pytest.mark.parametrize("evaluated", [True, False])
+def test_what_was_evaluated_before_all_diverged_may_still_be_handed_back(
+    evaluated, network, tmp_path, conqur, monkeypatch
+):
+    finish = tuning_run._finish
+
+    def with_nothing_whole(tuning, run, tree, records, *others):
+        gone = [
+            replace(node, weights=jax.tree.map(lambda leaf: leaf * np.nan, node.weights))
+            for node in tree.pool
+        ]
+        tree = replace(tree, pool=tuple(gone), frontier=())
+        if not evaluated:
+            records.champions = [found for found in records.champions if not found[1]["level"]]
+        return finish(tuning, run, tree, records, *others)
+
+    monkeypatch.setattr(tuning_run, "_finish", with_nothing_whole)
+    status, out, err = conqur("tune", network, *TINY, "--run-dir", tmp_path / "run", "--json")
+    assert status == 0
+    assert "all nodes diverged: lower the learning rate" in err
+    summary = json.loads(out)
+    page = (tmp_path / "run" / "report.html").read_text()
+    rows = collecting.tuned_rows(tmp_path / "run", {"network": "n", "algorithm": "", "preset": ""})
+    assert rows[0].diverged == (not evaluated)
+    if evaluated:
+        assert summary["chosen"]["node"] > 0
+        assert summary["chosen_by_score"] is rows[0].score_by_score is None
+        assert f"Node {summary['chosen']['node']} was best of" in page
+    else:
+        assert (summary["candidates"], summary["handed_back"]) == (0, "checkpoint")
+        assert "All nodes diverged" in page
 
 
 def killed_after(level, monkeypatch, conqur, *arguments):

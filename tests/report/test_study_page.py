@@ -168,6 +168,21 @@ def test_searches_are_held_against_checkpoint_and_baseline():
     assert len(shown["curves"].figures) == 1
 
 
+def test_scorings_are_compared_on_the_networks_that_both_were_run_on():
+    rows = [
+        tuned("g", "conqur", 10.0, 0, 10.0, 12.0),
+        tuned("g", "conqur", 10.0, 1, 100.0, 110.0),  # by rollouts, it is not there yet
+        tuned("g", "rollouts", 10.0, 0, 10.0, 13.0),
+        tuned("g", "rollouts", 10.0, 2, 1000.0, 1000.0),
+    ]
+    shown = by_key(search_exhibits(rows, []))["scoring"]
+    assert shown.head[:4] == ("Game", "λ", "rollouts", "Bellman + penalty")
+    assert [cell.value for cell in shown.rows[0][2:4]] == [13.0, 12.0]
+    alone = by_key(search_exhibits(rows[2:], []))["scoring"]
+    assert alone.rows[0][2].value == 506.5
+    assert alone.rows[0][3] is None
+
+
 def test_nodes_are_compared_rank_by_rank():
     shown = by_key(search_exhibits(TUNED, LEVELS, LAST))["ranks"]
     assert shown.head == ("Rank", "ConQUR, λ = 10", "multi-DQN", "lead of ConQUR, λ = 10")
