@@ -161,6 +161,50 @@ def test_the_speed_beside_peers_on_a_gpu_is_that_of_the_results():
     assert f"{text} times as fast as CleanRL" in words("README.md")
 
 
+def test_the_penalty_on_atari_games_is_told_as_it_came_out():
+    text = words("results/README.md")
+    scores = {}
+    for game, name in {"gravitar": "Gravitar", "spaceinvaders": "Space Invaders"}.items():
+        folder = ROOT / "results/training" / game
+        returns, broken = [], []
+        for weight in ("0", "0.5", "2"):
+            lines = (folder / f"weight-{weight}.jsonl").read_text().splitlines()
+            rows = [json.loads(line) for line in lines]
+            last = [row for row in rows if row["step"] > 0.9 * rows[-1]["step"]]
+            episodes = [row["episodes"] for row in last]
+            returns.append(np.average([row["return"] for row in last], weights=episodes))
+            broken.append(np.mean([row["inconsistent"] for row in last]))
+        assert f"| {name}, return | {' | '.join(f'{value:.0f}' for value in returns)} |" in text
+        shares = " | ".join(f"{100 * value:.1f} %" for value in broken)
+        assert f"| {name}, broken choices | {shares} |" in text
+        for score in json.loads((folder / "results.json").read_text())["scores"]:
+            played = re.search(r"ε = ([\d.]+), sticky actions ([\d.]+)", score["played"]).groups()
+            scores[(game, *played, score["penalty_weight"])] = score["mean"]
+    plain, half = (scores["gravitar", "0.001", "0", weight] for weight in (0, 0.5))
+    assert f"plain DQN scores {plain:.1f} and that of λ = 0.5 {half:.1f}" in text
+    plain, half = (scores["gravitar", "0.01", "0.25", weight] for weight in (0, 0.5))
+    assert f"with both as in training, {plain:.1f} and {half:.1f}" in text
+    still, sticky = (
+        [f"{scores['spaceinvaders', '0.001', chance, weight]:.0f}" for weight in (0, 0.5, 2)]
+        for chance in ("0", "0.25")
+    )
+    assert f"score {still[0]}, {still[1]} and {still[2]}, and with sticky actions" in text
+    assert f"actions {sticky[0]}, {sticky[1]} and {sticky[2]}." in text
+
+
+def test_loss_and_rollouts_as_scores_are_told_as_they_came_out():
+    claim = runpy.run_path(str(ROOT / "experiments/claims.py"))["_scoring"]()
+    words_of = claim.found.replace("-", "−")
+    lead, times = re.search(r"is (.*\)) checkpoints.* with (.* times)", words_of).groups()
+    found = words("results/README.md")
+    assert f"the lead of rollouts is {lead} checkpoints (Student's, over networks)" in found
+    assert f"for {times} the frames" in found
+    rows = study("minatar_scoring")[0].rows
+    games = [row.game.removeprefix("MinAtar/") for row in rows if row.algorithm == "rollouts"]
+    count = {game: games.count(game) for game in games}
+    assert count == {"Breakout": 5, "Asterix": 3, "Freeway": 2, "SpaceInvaders": 1}
+
+
 def test_gains_in_the_readme_are_those_of_the_results():
     """Rounded as they are there."""
     text = (ROOT / "README.md").read_text().replace("−", "-")
