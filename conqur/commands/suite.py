@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import re
+import time as clock
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -280,13 +281,20 @@ class _Shown:
     def __init__(self, total: int, folder: Path, announce: Any, *, quiet: bool) -> None:
         self._total, self._folder = total, folder
         self._announce, self._quiet, self._last = announce, quiet, ""
+        self._began, self._before, self._done, self._left = clock.monotonic(), -1, -1, ""
 
     def update(self, busy: Sequence["Job"], waiting: int) -> None:
         from conqur.suite.jobs import last_words
 
         done = self._total - len(busy) - waiting
+        if self._before < 0:
+            self._before = self._done = done  # by an earlier call
+        if done > self._done:
+            seconds = (clock.monotonic() - self._began) / (done - self._before)
+            self._left = f", about {_long((self._total - done) * seconds)} left"
+            self._done = done
         runs = ", ".join(f"{job.name} ({_short(last_words(job, self._folder))})" for job in busy)
-        line = f"{done} of {self._total} runs are over; now {runs}"
+        line = f"{done} of {self._total} runs are over{self._left}; now {runs}"
         if not self._quiet and busy and line != self._last:
             self._announce(line)
             self._last = line

@@ -221,3 +221,22 @@ def test_what_somebody_else_makes_is_named(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit, match="1"):
         Suite("run", tmp_path / "small.toml", dir=tmp_path / "study").run("")
     assert "Somebody else is making CartPole-v1-dqn-weight-0-seed-0:" in capsys.readouterr().out
+
+
+def test_the_time_that_is_left_is_told_from_the_runs_of_this_call(tmp_path, monkeypatch):
+    import conqur.commands.suite as command
+
+    now, said = [100.0], []
+    monkeypatch.setattr(command.clock, "monotonic", lambda: now[0])
+    shown = command._Shown(10, tmp_path, said.append, quiet=False)
+    job = Job("one", (), {}, None)
+    shown.update([job], 5)  # four are of an earlier call
+    now[0] += 60
+    shown.update([job], 5)  # nothing new
+    shown.update([job], 3)
+    now[0] += 30
+    shown.update([job], 3)
+    assert said == [
+        "4 of 10 runs are over; now one (starting)",
+        "6 of 10 runs are over, about 2.0 minutes left; now one (starting)",
+    ]
