@@ -76,7 +76,7 @@ def _exact() -> Iterable[Claim]:
     yield Claim(
         "delusional bias occurs in practice (inferred from gains)",
         "Sec. 4.2",
-        "reproduced, measured directly",
+        "the choices: measured directly; harm: not shown",
         "5 MinAtar networks",
         f"of the choices behind plain Q-learning's labels {min(unkept):.2g} to {max(unkept):.2g} % "
         f"cannot be kept by any last layer, {min(broken):.1f} to {max(broken):.1f} % are broken",
@@ -112,7 +112,7 @@ def _penalty() -> Iterable[Claim]:
         "λ = 0.5 works well across all games: DQN and DDQN each win 11 of 19",
         "Sec. 4.1",
         "not in DQN; even in DDQN",
-        "MinAtar, 10 seeds",
+        "MinAtar, 10 seeds, 1M steps",
         f"{half} (interquartile means)",
     )
     best = [wins(name, [0.25, 0.5, 1.0, 1.5, 2.0]) for name in ALGORITHMS]
@@ -121,7 +121,7 @@ def _penalty() -> Iterable[Claim]:
         "with the best λ DQN wins 16 of 19 games (15 by its own table), DDQN 17",
         "Sec. 4.1",
         "not in DQN; partly in DDQN",
-        "MinAtar, 10 seeds",
+        "MinAtar, 10 seeds, 1M steps",
         f"{best[0]} and {best[1]} of {len(games)} games, the best chosen by the same scores",
     )
     space = {
@@ -154,11 +154,9 @@ def _on_atari() -> Claim:
         frozen[game] = [
             score["mean"]
             for score in found["scores"]
-            if "ε = 0.001, sticky actions 0," in score["played"]
+            if "ε = 0.001, sticky actions 0.25," in score["played"]
         ]
     assert all(plain > max(half, two) for plain, half, two in training.values())
-    assert frozen["gravitar"][1] > frozen["gravitar"][0] > frozen["gravitar"][2]
-    assert frozen["spaceinvaders"][0] > max(frozen["spaceinvaders"][1:])
 
     def told(values: Mapping[str, Iterable[float]]) -> str:
         each = (" → ".join(f"{value:.0f}" for value in own) for own in values.values())
@@ -167,10 +165,10 @@ def _on_atari() -> Claim:
     return Claim(
         "in Gravitar more penalty is better; in Space Invaders λ = 0.5 improves, λ = 2 less so",
         "Sec. 4.1",
-        "not while training; of the final networks λ = 0.5 in Gravitar",
-        "Atari, one short run each",
-        f"DQN with λ = 0, 0.5, 2: returns in the last tenth {told(training)}; final networks "
-        f"{told(frozen)}",
+        "one seed tells little; plain DQN is ahead while training",
+        "Atari, 8.5M frames, one seed",
+        f"DQN with λ = 0, 0.5, 2: returns in the last tenth {told(training)}; the final networks "
+        f"score {told(frozen)}",
     )
 
 
@@ -193,13 +191,16 @@ def _search() -> Iterable[Claim]:
     ours = {weight: arms[f"ConQUR, λ = {weight}"] for weight in WEIGHTS}
     where = f"MinAtar, {len({row.network for row in results.rows})} networks"
     assert all(arm["mean"].low < 1 for arm in ours.values())
+    assert ours["100"]["mean"].high < 1 > ours["1,000"]["mean"].high
     yield Claim(
         "tuning the last layer by the search improves trained networks: by 189 % on average",
         "Sec. 4.2",
-        "not beyond chance with any λ",
+        "by little with λ = 1, if at all; 100 and 1,000 make them worse",
         where,
         "mean scores in parts of the checkpoint: "
-        + ", ".join(f"{_told(arm['mean'])} with λ = {weight}" for weight, arm in ours.items()),
+        + ", ".join(f"{_told(arm['mean'])} with λ = {weight}" for weight, arm in ours.items())
+        + f"; counted as the paper does, by the best of all evaluations, λ = 10 gains "
+        f"{_by_evaluations(shown['over-checkpoint'])}",
     )
     leads = {weight: arm["lead on multi-DQN"] for weight, arm in ours.items()}
     assert all(lead.high < 0 for lead in leads.values())
@@ -208,8 +209,9 @@ def _search() -> Iterable[Claim]:
         "Sec. 4.2",
         "not",
         where,
-        f"it is behind by {_told(_turned(leads['10']))} checkpoints (mean); with λ = 1 by "
-        f"{_told(_turned(leads['1']))}",
+        f"it is behind by {_told(_turned(leads['10']))} checkpoints (mean of these five games); "
+        f"with λ = 1 by {_told(_turned(leads['1']))}; by the best of all evaluations its lead is "
+        f"{_by_evaluations(shown['over-multi-dqn'])}",
     )
     by_loss = {
         name: _student(
@@ -227,12 +229,12 @@ def _search() -> Iterable[Claim]:
     yield Claim(
         "it is consistency that improves them, not more training of the last layer",
         "Sec. 4.2",
-        "not; but it can save them",
+        "not; it saves some and ruins others",
         where,
         f"without penalty the search has {_told(without['mean'])}, multi-DQN "
         f"{_told(multi['mean'])}. In Space Invaders training without penalty ruins networks (gain "
         f"of the node that the loss ranks first {_points(by_loss['0'])} points), with λ = 10 it "
-        f"does not ({_points(by_loss['10'])})",
+        f"does not ({_points(by_loss['10'])}); in Freeway it is the other way round",
     )
     weights = {"none": runs(results, "no-penalty")}
     weights |= {name: runs(results, "conqur", float(name.replace(",", ""))) for name in WEIGHTS}
@@ -246,7 +248,7 @@ def _search() -> Iterable[Claim]:
     yield Claim(
         "λ = 10 is best, and larger weights over-commit",
         "Sec. 4.2",
-        "λ = 1 is better, and none best",
+        "more is worse, but λ = 1 is better than 10, and none best",
         where,
         "mean differences in checkpoints on the same networks: "
         + ", ".join(f"{_told(found)} for {name}" for name, found in steps.items()),
@@ -258,16 +260,26 @@ def _search() -> Iterable[Claim]:
     )
     assert all(lead.high < 0 for lead in ten)
     assert all(lead.low < 0 < lead.high for lead in one)
+    by_rank: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for node in results.nodes:
+        if node.game == "MinAtar/SpaceInvaders" and node.penalty_weight in (0.0, 10.0):
+            by_rank[node.algorithm, node.rank].append(node.score)
+    assert all(
+        statistics.mean(by_rank["conqur", rank]) > statistics.mean(by_rank["multi-dqn", rank])
+        for rank in range(1, 17)
+    )
     yield Claim(
         "in Solaris nodes of every rank are better than multi-DQN's",
         "Fig. 3",
-        "not",
+        "in one of five games",
         where,
-        f"with λ = 10 they are behind in all {len(ten)} ranks, by "
+        f"in Space Invaders they are; over all games with λ = 10 behind in all {len(ten)} ranks, "
+        "by "
         f"{min(-lead.value for lead in ten):.2f} to {max(-lead.value for lead in ten):.2f} "
         "checkpoints, beyond chance in each; with λ = 1 no rank can be told from multi-DQN's",
     )
     yield _scoring()
+    yield _nodes()
 
 
 def _scoring() -> Claim:
@@ -289,12 +301,42 @@ def _scoring() -> Claim:
     assert found.low < 0 < found.high
     times = [by_rollouts[network].frames / by_loss[network].frames for network in both]
     return Claim(
-        "scoring nodes by Bellman error and penalty is as good as by rollouts, and costs no play",
+        "scoring nodes by rollouts tends to be better; by Bellman error and penalty is competitive",
         "Tab. 1",
         "cannot be told apart",
         f"MinAtar, {len(both)} networks",
         f"with 8 nodes and λ = 10 the lead of rollouts is {_told(found)} checkpoints (mean over "
         f"networks), with {min(times):.1f} to {max(times):.1f} times the frames",
+    )
+
+
+def _nodes() -> Claim:
+    results, _ = _study("minatar_nodes")
+    leads = {
+        nodes: against(
+            runs(results, "conqur", 10.0, nodes), runs(results, "multi-dqn", nodes=nodes)
+        )
+        for nodes in (8, 16)
+    }
+    assert all(found.value < 0 for found in leads.values())
+    return Claim(
+        "the lead on multi-DQN is 19.6 % on average with 8 nodes, and grows to 24.5 % with 16",
+        "App. D",
+        "no lead with either",
+        f"MinAtar, {len({row.network for row in results.rows})} other networks",
+        ", ".join(f"{_told(found)} checkpoints with {n} nodes" for n, found in leads.items())
+        + " (λ = 10)",
+    )
+
+
+def _by_evaluations(table: Exhibit) -> str:
+    """What the paper counts: improvements in per cent, over games."""
+    column = table.head.index("best evaluations, %")
+    values = [row[column].value for row in table.rows]
+    won = sum(value > 1 for value in values)
+    return (
+        f"{statistics.mean(values):+.0f} % on average, {statistics.median(values):+.0f} % in the "
+        f"median, and more than 1 % in {won} of {len(values)} games"
     )
 
 
@@ -304,9 +346,9 @@ def _cost() -> Claim:
         found = json.loads((RESULTS / f"search/speed_{name}.json").read_text())
         ratios.append(found["levels"]["sixteen_by_one"])
     return Claim(
-        "linear tuning of a trained network is inexpensive",
+        "tuning the last layer alone is inexpensive (there, in frames)",
         "Sec. 4.2",
-        "reproduced",
+        "reproduced, in time",
         "Atari Breakout",
         f"a level with 16 nodes takes {ratios[0]:.2f} times as long as with one on 2 cores, "
         f"{ratios[1]:.2f} times on an H200",

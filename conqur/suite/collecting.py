@@ -102,7 +102,8 @@ def tuned_rows(folder: Path, about: dict[str, Any]) -> list[Tuned]:
     """
     found, config = read_json(folder / SUMMARY), read_json(folder / CONFIG)
     chosen, by_score = found.get("chosen") or {}, found.get("chosen_by_score") or {}
-    levels = [point for point in tuned_points(folder, about) if point.level]  # nodes, not the root
+    points = tuned_points(folder, about)
+    levels = [point for point in points if point.level]  # nodes, not the root
     low, high = chosen.get("gain_interval") or (None, None)
     return [
         Tuned(
@@ -117,7 +118,7 @@ def tuned_rows(folder: Path, about: dict[str, Any]) -> list[Tuned]:
             ),
             score_by_score=by_score.get("mean"),
             gain_by_score=by_score.get("gain"),
-            best_evaluation=max((point.best for point in levels), default=None),
+            best_evaluation=max(point.best for point in points) if levels else None,
             best_evaluation_checkpoint=(
                 sum(point.checkpoint for point in levels) / len(levels) if levels else None
             ),

@@ -241,6 +241,14 @@ def test_tables_hold_what_runs_found(tmp_path):
     assert row.frames == 12
     (point,) = collect_curves(jobs, tmp_path)
     assert (point.level, point.best, point.mean, point.checkpoint) == (10, 8.0, 5.0, 3.0)
+    # The paper's number is the checkpoint's own, if its evaluation at the start was the best.
+    file = jobs[3].folder(tmp_path) / "evaluations.jsonl"
+    first = json.loads(file.read_text().splitlines()[0]) | {"node": 0, "level": 0, "mean": 9.0}
+    told = file.read_text()
+    file.write_text(json.dumps(first) + "\n" + told)
+    (row,) = collect(jobs, tmp_path)
+    assert (row.best_evaluation, row.best_evaluation_checkpoint) == (9.0, 3.0)
+    file.write_text(told)
     nodes = collect_nodes(jobs, tmp_path)
     assert [(node.rank, node.score, node.checkpoint) for node in nodes] == [(1, 8, 3), (2, 2, 3)]
     file = tmp_path / "results.csv"
