@@ -39,8 +39,9 @@ class Suite:
 
     With command = "tune" there are networks instead of games (files, or bundled:NAME), and the
     algorithms are conqur, multi-dqn, no-penalty, random, rollouts, random-rollouts and refit:
-    the paper's search, its baseline, and controls. STUDY may also be the name of a study that
-    comes with conqur: `list` shows them.
+    the paper's search, its baseline, and controls. presets = ["paper-16"] is what they have unless
+    another is named; tuned and quick make no gradient steps, and go with random-rollouts. STUDY
+    may also be the name of a study that comes with conqur: `list` shows them.
 
     `plan` measures a run of every kind for half a minute and says how long all will take. `run`
     makes every run in a folder of its own, named by its settings; what is done is not made again,

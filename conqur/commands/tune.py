@@ -213,10 +213,25 @@ class Tune:
                     if before is not None and self.run_dir is None:
                         say(other_folder("tune", before, folder))
                     say(_header(config, f"preset {self.preset or 'quick'}", folder))
+                self._warn_of_what_is_not_learned(config)
                 if original is not None and network.format != "conqur":
                     keep_original(run, original)
                 run.write_network("checkpoint.safetensors", to_bytes(network))
                 return folder, self._search(tuning, run, None)
+
+    def _warn_of_what_is_not_learned(self, config: "TuneConfig") -> None:
+        """Without gradient steps some settings have no effect, as with the default preset."""
+        idle = {
+            "--penalty-weight": config.penalty_weight > 0,
+            "--learning-rate": self.learning_rate is not None,
+            "--search independent": config.search == "independent",
+        }
+        named = [option for option, given in idle.items() if given]
+        if named and not config.updates:
+            warn(
+                f"there are no gradient steps (--updates 0): {' and '.join(named)} will change "
+                "nothing; --preset paper-16 learns"
+            )
 
     def _go_on(self, command: str) -> tuple[Path, "Found"]:
         from conqur.pretrained import load
@@ -333,8 +348,12 @@ def _header(config: "TuneConfig", settings: str, folder: Path) -> str:
     """What is about to be searched."""
     import jax
 
+    how = f"{config.search} search"
+    if config.children == "random" and not config.updates:
+        how = "random perturbations"
+        how += ", kept by rollouts," if config.scoring == "rollouts" else ""
     return (
-        f"{config.search} search on {config.environment}: {config.nodes} nodes, {config.levels} "
+        f"{how} on {config.environment}: {config.nodes} nodes, {config.levels} "
         f"levels of {config.transitions:,} transitions, λ {config.penalty_weight:g}, {settings}, "
         f"on {jax.devices()[0].device_kind}, in {folder}"
     )

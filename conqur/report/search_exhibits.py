@@ -68,9 +68,9 @@ LOSS_WORDS = (
 )
 BEST_WORDS = (
     "As the paper counts: the best of all nodes in the best of all evaluations during the search, "
-    "that of the checkpoint at its start included (they are shorter than the paper's). It is the highest of many noisy numbers, too good to be "
-    "true for every algorithm alike, and the more so the more was evaluated. The checkpoint's is "
-    "its mean on the starts of all evaluations."
+    "that of the checkpoint at its start included (they are shorter than the paper's). It is the "
+    "highest of many noisy numbers, too good to be true for every algorithm alike, and the more so "
+    "the more was evaluated. The checkpoint's is its mean on the starts of all evaluations."
 )
 
 DIVERGED = "they count as their checkpoint, which was handed back."

@@ -50,6 +50,8 @@ ARMS: dict[str, tuple[str, ...]] = {
 """What algorithms of `conqur tune` change: the paper's search, its baseline, and controls."""
 PENALISED = ("conqur", "rollouts")
 """Those of them that have a penalty weight."""
+LEARNING = ("conqur", "multi-dqn", "no-penalty", "rollouts")
+"""Those of them that make the gradient steps of their preset."""
 
 LISTS: dict[str, type] = {
     "games": str,
@@ -87,7 +89,7 @@ class Study:
         networks: to tune.
         algorithms: dqn and ddqn, or names in `ARMS`.
         penalty_weights: λ.
-        presets: of the command; "" for its own.
+        presets: of the command; "" for its own. A file of tuning that names none has paper-16.
         seeds: how many.
         first_seed: the first of them.
         episodes: with which trained networks are evaluated.
@@ -133,6 +135,12 @@ class Study:
                 raise ValueError(f"{name!r} is an option, and no game, network or preset")
         if not self.penalty_weights or not self.presets:
             raise ValueError("penalty_weights and presets must not be empty")
+        for preset, name in product(self.presets, self.algorithms):
+            if name in LEARNING and preset in ("", "quick", "tuned"):
+                raise ValueError(
+                    f"algorithm {name} learns, and preset {preset or 'quick'} makes no gradient "
+                    "steps: it goes with random-rollouts"
+                )
         for weight in self.penalty_weights:
             _checks.number("penalty_weights", weight, at_least=0)
         for name in self.settings:
@@ -237,6 +245,8 @@ def _typed(values: dict[str, Any]) -> dict[str, Any]:
             typed[name] = value
     if not isinstance(typed.get("settings", {}), dict):
         raise ValueError("settings must be a table: [settings]")
+    if typed["command"] == "tune":
+        typed.setdefault("presets", ("paper-16",))  # the command's own makes no gradient steps
     if not isinstance(typed.get("together"), bool | None):
         raise ValueError("together must be true or false")
     return typed

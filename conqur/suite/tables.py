@@ -39,9 +39,10 @@ class Tuned(NamedTuple):
 
     `checkpoint`, `score` and `gain` are on fresh starts, of the node that rollouts chose;
     `score_by_score` and `gain_by_score` of the one that its score chose. `best_evaluation` is the
-    highest mean score in all evaluations of the search, of its nodes and at first of the checkpoint,
+    highest mean score in all evaluations of the search, of nodes and at first of the checkpoint,
     which is the paper's number, and `best_evaluation_checkpoint` the checkpoint's mean on the
-    starts on which nodes were evaluated. With `diverged` (1 or 0) no node was left, and the checkpoint was handed back. None: not played.
+    starts on which nodes were evaluated. With `diverged` (1 or 0) no node was left, and the
+    checkpoint was handed back. None: not played.
     """
 
     network: str

@@ -323,6 +323,16 @@ def test_without_arguments_it_tunes_a_network_that_comes_with_conqur(tmp_path, c
     assert load("runs/tune-MinAtar-Asterix/networks/best.safetensors").architecture.actions == 5
 
 
+def test_what_has_no_effect_without_learning_is_said(network, tmp_path, conqur):
+    few = (*TINY[2:], "--levels", "1", "--run-dir")
+    still = ("--updates", "0", "--children", "random", "--scoring", "rollouts")
+    _, _, err = conqur("tune", network, *few, tmp_path / "a", *still, "--penalty-weight", "10")
+    assert "no gradient steps (--updates 0): --penalty-weight will change nothing; --preset" in err
+    assert "random perturbations, kept by rollouts, on CartPole-v1" in err
+    _, _, err = conqur("tune", network, *few, tmp_path / "b", *still)
+    assert "will change nothing" not in err
+
+
 def test_settings_do_not_change_on_resume(tuned, conqur):
     status, _, err = conqur("tune", "--resume", "--run-dir", tuned, "--penalty-weight", "3")
     assert status == 1

@@ -225,6 +225,21 @@ def write_tuned(job, folder):
     (run / "evaluations.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
 
 
+def test_a_study_of_searches_learns_unless_it_says_otherwise(tmp_path):
+    text = """
+command = "tune"
+networks = ["bundled:MinAtar-Asterix-0"]
+algorithms = ["conqur", "multi-dqn"]
+"""
+    jobs = study(tmp_path, text).jobs()
+    assert [job.arguments[job.arguments.index("--preset") + 1] for job in jobs] == ["paper-16"] * 2
+    for preset in ("", "quick", "tuned"):
+        with pytest.raises(ValueError, match=r"algorithm conqur learns, and preset (quick|tuned) "):
+            study(tmp_path, text + f'presets = ["{preset}"]')
+    alone = text.replace('["conqur", "multi-dqn"]', '["random-rollouts"]')
+    assert len(study(tmp_path, alone + 'presets = ["tuned"]').jobs()) == 1
+
+
 def test_tables_hold_what_runs_found(tmp_path):
     import pyarrow
     import pyarrow.parquet
