@@ -1,6 +1,8 @@
 """The command line: what each command takes, and how errors reach people."""
 
 import contextlib
+import dataclasses
+import difflib
 import inspect
 import io
 import re
@@ -10,7 +12,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Any
 
 import tyro
@@ -118,6 +120,9 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
+SYNONYMS = {"--lambda": "--penalty-weight", "--lr": "--learning-rate"}
+"""What options are called elsewhere."""
+
 NUMBERS = tyro.constructors.ConstructorRegistry()
 """How options are read where tyro is too strict."""
 
@@ -144,7 +149,9 @@ def parse(arguments: Sequence[str]) -> Any:
         raise UsageError(f"name a command: {commands} (see conqur --help)")
     name, *options = arguments
     if name not in COMMANDS:
-        raise UsageError(f"there is no command {name!r} (there is: {commands})")
+        near = difflib.get_close_matches(name, COMMANDS, 1)
+        guess = f"; did you mean {near[0]}?" if near else ""
+        raise UsageError(f"there is no command {name!r}{guess} (there is: {commands})")
     if {"-h", "--help"} & set(options):
         print(_description(COMMANDS[name]), end="\n\n")  # tyro would not wrap it
     messages = io.StringIO()
@@ -166,13 +173,20 @@ def parse(arguments: Sequence[str]) -> Any:
         parts = groupby(lines, key=lambda line: not line.strip("─╰╯-+"))  # rules between them
         groups = [list(part) for is_rule, part in parts if not is_rule]
         sentence = _plainly(_one_line(" ".join(groups[0] if groups else body)).rstrip("."))
-        raise UsageError(f"{sentence}{_guess(groups)} (see conqur {name} --help)") from None
+        raise UsageError(
+            f"{sentence}{_guess(COMMANDS[name], options)} (see conqur {name} --help)"
+        ) from None
 
 
-def _guess(groups: Sequence[Sequence[str]]) -> str:
-    """The option that was meant, if tyro knows one."""
-    meant = re.search(r"Perhaps you meant.*?(--[a-z-]+)", " ".join(chain.from_iterable(groups)))
-    return f"; did you mean {meant[1]}?" if meant else ""
+def _guess(command: Any, given: Sequence[str]) -> str:
+    """The option that was meant, if one that was given is none but like one."""
+    known = [f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(command)]
+    for word in (word.partition("=")[0] for word in given if word.startswith("--")):
+        if word not in known:
+            near = [SYNONYMS.get(word, ""), *difflib.get_close_matches(word, known, 1, 0.7)]
+            meant = next((option for option in near if option in known), None)
+            return f"; did you mean {meant}?" if meant else ""
+    return ""
 
 
 def _plainly(sentence: str) -> str:
