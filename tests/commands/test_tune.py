@@ -1,6 +1,7 @@
 """Tuning runs end to end: what they leave behind, and that they survive."""
 
 import json
+import re
 from dataclasses import replace
 
 import jax
@@ -9,6 +10,7 @@ import pytest
 from tiny_runs import sentence
 
 from conqur import tuning_run
+from conqur.commands.tune import Tune, _header
 from conqur.pretrained import load, to_bytes
 from conqur.suite import collecting
 
@@ -323,14 +325,22 @@ def test_without_arguments_it_tunes_a_network_that_comes_with_conqur(tmp_path, c
     assert load("runs/tune-MinAtar-Asterix/networks/best.safetensors").architecture.actions == 5
 
 
-def test_what_has_no_effect_without_learning_is_said(network, tmp_path, conqur):
-    few = (*TINY[2:], "--levels", "1", "--run-dir")
-    still = ("--updates", "0", "--children", "random", "--scoring", "rollouts")
-    _, _, err = conqur("tune", network, *few, tmp_path / "a", *still, "--penalty-weight", "10")
-    assert "no gradient steps (--updates 0): --penalty-weight will change nothing; --preset" in err
-    assert "random perturbations, kept by rollouts, on CartPole-v1" in err
-    _, _, err = conqur("tune", network, *few, tmp_path / "b", *still)
-    assert "will change nothing" not in err
+def test_what_has_no_effect_without_learning_is_said(network, capsys):
+    for given, words in (
+        ({"penalty_weight": 10.0}, "(--updates 0): --penalty-weight will change nothing; --preset"),
+        ({"learning_rate": 0.1, "search": "independent"}, "--learning-rate and --search independ"),
+        ({"penalty_weight": 10.0, "updates": 5}, ""),
+        ({"preset": "paper-8"}, ""),
+        ({}, ""),
+    ):
+        command = Tune(network, **given)
+        config = command._config(load(network))
+        command._warn_of_what_is_not_learned(config)
+        err = re.sub(r"\s+", " ", capsys.readouterr().err)
+        assert words in err
+        assert bool(words) == bool(err)
+    header = _header(config, "preset quick", network)
+    assert header.startswith("random perturbations, kept by rollouts, on CartPole-v1: 16 nodes")
 
 
 def test_settings_do_not_change_on_resume(tuned, conqur):
