@@ -47,21 +47,43 @@ Number = Annotated[float | None, option("FLOAT")]
 
 @dataclass(frozen=True)
 class Tune:
-    """Search for a better last layer of a trained network: ConQUR's beam search (Algorithm 2).
+    """Search for a better last layer of a trained network, by ConQUR or by random perturbation.
 
-    Many copies of the last layer are trained side by side on features that the frozen rest of the
-    network computes once per state. Each has its own action assignments behind its labels, and is
-    kept to them by the consistency penalty; the best are expanded, others are come back to. At the
-    end nodes play against the checkpoint on common fresh starts, and networks/best.safetensors in
-    the run's folder is the best one, or the checkpoint itself if none is better beyond chance. A
-    network of another tool is also written back in its format: networks/best.zip for
-    Stable-Baselines3. Play is by the rules of `conqur evaluate`: in Atari games no sticky actions,
-    whatever the network was trained with.
+    With --preset paper-16 or paper-8 this is ConQUR's beam search (Algorithm 2): many copies of the
+    last layer are trained side by side on features that the frozen rest of the network computes
+    once per state. Each has its own action assignments behind its labels, and is kept to them by
+    the consistency penalty; the best are expanded, others are come back to. With quick (the
+    default) and tuned nothing is learned: copies of the last layer are perturbed at random, and
+    rollouts on common starts decide which are kept, which helped most where it was tried.
+
+    At the end nodes play against the checkpoint on common fresh starts, and
+    networks/best.safetensors in the run's folder is the best one, or the checkpoint itself if none
+    is better beyond chance. A network of another tool is also written back in its format:
+    networks/best.zip for Stable-Baselines3. Play is by the rules of `conqur evaluate`: in Atari
+    games no sticky actions, whatever the network was trained with.
 
     What no option says is as in --preset; in Atari games, which are long, quick and tuned have
     fewer levels and play fewer episodes (3 levels, 4 episodes of each node; 6 and 8). A run that
     was stopped or killed goes on with `conqur tune --resume --run-dir DIR`. Ctrl-C and SIGTERM save
     first.
+
+    Presets               quick      tuned      paper-16    paper-8
+      levels              6          8          100         100
+      transitions         2000       2000       10000       10000
+      nodes               16         16         16          8
+      splitting-factor    4          4          4           2
+      expanded            4          4          4           2
+      pool                46         46         46          38
+      dive-levels         0          0          9           9
+      children            random     random     boltzmann   boltzmann
+      perturbation        0.3        0.3        1.0         1.0
+      updates             0          0          2500        2500
+      learning-rate       0.01       0.01       2.5e-6      2.5e-6
+      penalty-weight      0          0          10          10
+      scoring             rollouts   rollouts   loss        loss
+      rollout-episodes    16         32         8           8
+      evaluation-episodes 0          0          8           8
+      final-episodes      64         200        64          64
 
     Without arguments it tunes one of the networks that come with conqur (a minute or two on two
     cores); `conqur inspect` lists them.

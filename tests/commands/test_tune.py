@@ -12,6 +12,7 @@ from tiny_runs import sentence
 from conqur import tuning_run
 from conqur.commands.tune import Tune, _header
 from conqur.pretrained import load, to_bytes
+from conqur.search.config import PRESETS
 from conqur.suite import collecting
 
 TINY = (
@@ -323,6 +324,17 @@ def test_without_arguments_it_tunes_a_network_that_comes_with_conqur(tmp_path, c
     assert found["environment"] == "MinAtar/Asterix"
     assert found["run_dir"] == "runs/tune-MinAtar-Asterix"
     assert load("runs/tune-MinAtar-Asterix/networks/best.safetensors").architecture.actions == 5
+
+
+def test_the_help_has_the_presets_values():
+    table = re.search(r"^ *(Presets .*?)\n\n", Tune.__doc__, re.DOTALL | re.MULTILINE)[1]
+    head, *rows = (line.split() for line in table.splitlines())
+    assert head[1:] == list(PRESETS)
+    assert len(rows) == 16
+    for name, *cells in rows:
+        for preset, cell in zip(PRESETS, cells, strict=True):
+            value = PRESETS[preset][name.replace("-", "_")]
+            assert (cell if isinstance(value, str) else float(cell)) == value, (preset, name)
 
 
 def test_what_has_no_effect_without_learning_is_said(network, capsys):
