@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from conqur.report.exhibits import Exhibit, Gain
+from conqur.report.learning import last_returns
 from conqur.report.search_exhibits import lead
 from conqur.report.search_settings import Arm, settings_of, with_diverged
 from conqur.report.study_page import study_exhibits
+from conqur.report.trained_runs import read_curves
 from conqur.statistics import student_interval
 from conqur.suite.results import Results, read_results
 from conqur.suite.tables import Tuned
@@ -146,15 +148,16 @@ def _on_atari() -> Claim:
     """One run for each game and weight."""
     training, frozen = {}, {}
     for game in ("gravitar", "spaceinvaders"):
-        found = json.loads((RESULTS / "training" / game / "results.json").read_text())
+        folder = RESULTS / "training" / game
+        logs = (folder / f"weight-{weight}.jsonl" for weight in ("0", "0.5", "2"))
+        curves = [curve for log in logs for curve in read_curves(log, "dqn")]
         training[game] = [
-            _last_return(_log(f"training/{game}/weight-{weight}.jsonl"))
-            for weight in ("0", "0.5", "2")
+            score for of_seeds in last_returns(curves).values() for score in of_seeds.values()
         ]
         frozen[game] = [
-            score["mean"]
-            for score in found["scores"]
-            if "ε = 0.001, sticky actions 0.25," in score["played"]
+            played["mean"]
+            for played in json.loads((folder / "evaluations.json").read_text())
+            if (played["epsilon"], played["sticky"]) == (0.001, 0.25)
         ]
     assert all(plain > max(half, two) for plain, half, two in training.values())
 
@@ -170,18 +173,6 @@ def _on_atari() -> Claim:
         f"DQN with λ = 0, 0.5, 2: returns in the last tenth {told(training)}; the final networks "
         f"score {told(frozen)}",
     )
-
-
-def _last_return(rows: list[dict[str, float]]) -> float:
-    """The mean return of the episodes that ended in the last tenth of the steps."""
-    last = [row for row in rows if row["step"] > 0.9 * rows[-1]["step"] and row["episodes"]]
-    return statistics.fmean(
-        [row["return"] for row in last], weights=[row["episodes"] for row in last]
-    )
-
-
-def _log(name: str) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (RESULTS / name).read_text().splitlines()]
 
 
 def _search() -> Iterable[Claim]:

@@ -146,6 +146,10 @@ def test_the_speed_beside_peers_is_that_of_the_results():
             cells.append(f"{rate:,.0f} ({low:,.0f} to {high:,.0f})")
             cells.append(f"{np.median(of_case['conqur']) / rate:.2f}")
         assert f"| {name} | {' | '.join(cells)} |" in words("results/README.md")
+    ours, *theirs = (np.median(values) for values in rates[0].values())
+    slower = [100 * (1 - ours / rate) for rate in theirs]
+    assert f"by {min(slower):.0f} to {max(slower):.0f} %" in words("results/README.md")
+    assert f"it is {min(slower):.0f} to {max(slower):.0f} % slower" in words("README.md")
 
 
 def test_the_speed_beside_peers_on_a_gpu_is_that_of_the_results():
@@ -524,6 +528,18 @@ def test_the_search_study_is_told_as_it_came_out():
             parts = {lead[name] for name in names}
             ends = sorted(parts, key=lambda text: float(text.replace("−", "-")))
             assert f"{' to '.join(dict.fromkeys((ends[0], ends[-1])))} % with" in found
+    higher = [
+        100 * (cell.value / row[1].value - 1)
+        for row in best.rows
+        if row[0] in ("MinAtar/Asterix", "MinAtar/Breakout", "MinAtar/Seaquest")
+        for name, cell in zip(best.head[2:], row[2:], strict=True)
+        if cell is not None and name != "large-batch refit"
+    ]
+    assert f"refit looks {min(higher):.0f} to {max(higher):.0f} % better" in found
+    table = exhibits["over-multi-dqn"]
+    leads = [row[table.head.index("best evaluations, %")].value for row in table.rows]
+    assert f"λ = 10 leads multi-DQN by {statistics.mean(leads):.0f} % on average" in found
+    assert sum(lead < 0 for lead in leads) == 4
     asked = {
         job.name for job in read_study(ROOT / "results/studies/minatar_search/study.toml").jobs()
     }
@@ -567,6 +583,7 @@ def test_the_preset_tuned_is_told_as_it_came_out():
     told_there = told(results.rows).replace("(", "(95 % interval ")
     assert f"`tuned` comes to {told_there} of the checkpoints' scores" in readme
     assert f"had seen no network, to {told(apart)}" in readme
+    assert f"three games that it was not chosen on to {told(apart)} of their scores" in found
     assert (
         f"take {len(apart)} networks of three games that they were not chosen on to {told(apart)}"
         in (readme)
@@ -620,6 +637,20 @@ def test_numbers_of_nodes_are_told_as_they_came_out():
         own = f"MinAtar/{game.replace(' ', '')}"
         parts = ([run for run in runs if run.game == own] for runs in (same, other))
         assert f"{game} {told(claims['against'](*parts))}" in found
+    scored = collections.defaultdict(set)
+    for run in (*made["ConQUR, λ = 10", 8], *other):
+        scored[run.network].add(run.checkpoint)
+    differ = sum(len(scores) > 1 for scores in scored.values())
+    assert f"in {differ} of {len(scored)} networks between arms" in found
+    old = claims["runs"](study("minatar_search")[0], "conqur", 10.0)
+    for runs in (old, made["ConQUR, λ = 10", 8]):
+        gain = claims["_student"](run.gain for run in runs if run.game == "MinAtar/SpaceInvaders")
+        assert (
+            "{:+.1f}{}, {:.1f} to {:.1f}".format(
+                gain.value, " points" if runs is old else "", gain.low, gain.high
+            ).replace("-", "−")
+            in found
+        )
     frames = [statistics.mean(run.frames for run in runs) / 1e6 for runs in (same, other)]
     assert "{:.1f} million frames, multi-DQN {:.1f} million".format(*frames) in found
     assert (
