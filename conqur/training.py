@@ -34,6 +34,7 @@ from conqur.dqn import (
 from conqur.environments.data import FixedData
 from conqur.environments.interface import JaxEnvironment, Spec, Step, Transitions
 from conqur.environments.journal import Journal
+from conqur.regression import annealed_penalty_weight
 from conqur.regressor import Architecture, Regressor, initial_regressor
 from conqur.replay import Replay
 
@@ -292,6 +293,9 @@ class Trainer(abc.ABC):
                     "step": time * self.config.num_envs,
                     "updates": int(updates[i]),
                     "penalty_weight": weight,
+                    "annealed_weight": annealed_penalty_weight(
+                        weight, int(updates[i]), halfway=self.config.anneal_halfway
+                    ),
                     "seed": seed,
                     "episodes": int(tally.episodes[i]),
                     "return": _mean(tally.returns[i], tally.episodes[i]),

@@ -30,6 +30,8 @@ SAVE_EVERY = 120.0
 ORIGINAL = "original"
 """What the copy of another tool's file is called, before its suffix."""
 
+BEST = "best.safetensors"
+"""The network that is handed back."""
 TREE, EVALUATIONS, SUMMARY = "tree.jsonl", "evaluations.jsonl", "summary.json"
 
 
@@ -88,13 +90,17 @@ def run_tuning(
     saved, last_save = tree.level if checkpoint else -1, clock.monotonic()
     started = clock.monotonic() - records.seconds
     with stop_requested() as stop:
-        _watch(tuning, announce, f"level {tree.level + 1}: playing with nodes")
+
+        def tell(words: str) -> None:
+            announce(f"stopping after this level (Ctrl-C: at once); {words}" if stop else words)
+
+        _watch(tuning, tell, f"level {tree.level + 1}: playing with nodes")
         for tree in tuning.search(begun):
             records.after(tree)
             records.frames += tuning.grower.found["steps"] * frames_per_step
             run.log(tree.level, level_row(tree, tuning.grower.found))
             if tree.level % config.evaluate_every == 0 or tree.level == config.levels:
-                _evaluate(tuning, tree, records, announce)
+                _evaluate(tuning, tree, records, tell)
             show(tree, tuning.grower.found)
             records.seconds = clock.monotonic() - started
             if clock.monotonic() - last_save > save_every or stop:
@@ -102,7 +108,7 @@ def run_tuning(
                 saved, last_save = tree.level, clock.monotonic()
             if stop and tree.level < config.levels:
                 return Found(tree.level, None, stop.signal)
-            _watch(tuning, announce, f"level {tree.level + 1}: playing with nodes")
+            _watch(tuning, tell, f"level {tree.level + 1}: playing with nodes")
     if saved == tree.level:
         _write_story(run, tree, records)  # whatever became of it since
     else:
@@ -172,20 +178,20 @@ def _finish(
     """Choose the network that is handed back, and write it with all of the frontier's."""
     config, rollouts = tuning.config, tuning.rollouts
     for node in tree.frontier:
-        origin = {"node": node.id, "level": node.level}
+        origin = {"node": node.id, "level": node.level + 1}
         network = to_bytes(tuning.pretrained(node.weights.theta, origin))
         run.write_network(f"node-{node.id}.safetensors", network)
     whole = [node for node in tree.pool if is_finite(node.weights.theta)]
-    candidates = [(node.weights.theta, node.id, node.level) for node in whole]
+    candidates = [(node.weights.theta, node.id, node.level + 1) for node in whole]
     known = {number for _, number, _ in candidates}
     candidates += [
-        (theta, row["node"], row["level"] - 1)  # evaluated after the level that made it
+        (theta, row["node"], row["level"])  # evaluated after the level that made it
         for theta, row in records.champions
         if row["node"] not in known
     ]
     if not whole:
         warn("all nodes diverged: lower the learning rate")
-        candidates = [found for found in candidates if found[2] >= 0]  # not the checkpoint itself
+        candidates = [found for found in candidates if found[2] > 0]  # not the checkpoint itself
     if not candidates:
         return _nothing_left(tuning, run, tree, records, warn)
     by_score = next(iter(top(whole, 1)), None)
@@ -201,13 +207,18 @@ def _finish(
     better = True
     if rollouts is not None:
         _watch(tuning, announce, f"choosing among {len(candidates)} nodes")
-        best = rollouts.best_of(
+        best, played = rollouts.best_of(
             [theta for theta, _, _ in candidates],
             episodes=max(2, config.final_episodes // 16),
             budget=config.final_episodes,
             seed=starts(CHOICE, config.seed),
         )
         chosen, number, level = candidates[best]
+        summary["played_again"] = [
+            {"node": node, "mean": found.mean, "episodes": found.episodes}
+            for (_, node, _), found in zip(candidates, played, strict=True)
+            if found.episodes  # a single one need not play
+        ]
         _watch(tuning, announce, "comparing the chosen node to the checkpoint on fresh starts")
         also = [] if by_score is None else [by_score.weights.theta]
         root, scored, *of_score = rollouts.play(
@@ -216,16 +227,16 @@ def _finish(
             seed=starts(FINAL, config.seed),
         )
         summary["checkpoint"] = root.to_json()
-        for played in of_score:
-            summary["chosen_by_score"] |= against(played, root)
+        for evaluation in of_score:
+            summary["chosen_by_score"] |= against(evaluation, root)
         summary["chosen"] = {"node": number, "level": level} | against(scored, root)
         better = summary["chosen"]["gain_interval"][0] > 0
         summary["played_frames"] = rollouts.frames
     handed = chosen if better else tuning.root
     summary["handed_back"] = f"node {number}" if better else "checkpoint"
-    origin = {"tuned": summary["handed_back"], "level": level if better else -1}
+    origin = {"tuned": summary["handed_back"], "level": level if better else 0}
     best_network = tuning.pretrained(handed, origin)
-    run.write_network("best.safetensors", to_bytes(best_network))
+    run.write_network(BEST, to_bytes(best_network))
     summary["written_back"] = _write_back(run, best_network, warn)
     return summary
 
@@ -238,8 +249,8 @@ def _nothing_left(
     warn: Callable[[str], None],
 ) -> dict[str, Any]:
     """Hand the checkpoint back: all nodes diverged, and none was evaluated before."""
-    network = tuning.pretrained(tuning.root, {"tuned": "checkpoint", "level": -1})
-    run.write_network("best.safetensors", to_bytes(network))
+    network = tuning.pretrained(tuning.root, {"tuned": "checkpoint", "level": 0})
+    run.write_network(BEST, to_bytes(network))
     return {
         "environment": tuning.config.environment,
         "levels": tree.level,

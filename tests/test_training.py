@@ -247,6 +247,8 @@ def test_rows_tell_what_was_done(uninterrupted, kind):
     for row in rows:
         assert row["step"] == END * 4
         assert row["updates"] == updates_by(MAIN, END)
+        part = row["updates"] / (row["updates"] + MAIN.anneal_halfway)
+        assert row["annealed_weight"] == pytest.approx(row["penalty_weight"] * part)
         assert row["epsilon"] == pytest.approx(max(0.05, 1 - 0.95 * (END * 4 - 12) / 100))
         assert row["episodes"] > 10
         assert all(value is not None for value in row.values())
@@ -403,7 +405,7 @@ def test_returns_and_episodes_against_a_recount(trainers, monkeypatch, epoch):
     members = eqx.tree_at(lambda members: members.tally, members, tally)
     assert trainer.rows(members, 30)[0] | {"step": 0, "updates": 0, "epsilon": 0} == dict(
         {name: None for name in rows[0]},
-        step=0, updates=0, epsilon=0, episodes=0, penalty_weight=0.0, seed=3,
+        step=0, updates=0, epsilon=0, episodes=0, penalty_weight=0.0, annealed_weight=0.0, seed=3,
     )  # fmt: skip
     members = run(trainer, members, 30, 40)
     for index, row in enumerate(trainer.rows(members, 40)):

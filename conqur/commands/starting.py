@@ -47,6 +47,9 @@ def header(config: "TrainConfig", settings: str, folder: Path) -> str:
     import jax
 
     weights = ", ".join(f"{weight:g}" for weight in config.penalty_weights)
+    if any(config.penalty_weights):
+        end = [_annealed_at_end(config, weight) for weight in config.penalty_weights]
+        weights += f", annealed to {', '.join(f'{weight:.2g}' for weight in end)} by the end"
     seeds = f"seed {config.seeds[0]}" if len(config.seeds) == 1 else f"{len(config.seeds)} seeds"
     several = len(config.members) > 1
     networks = f"{len(config.members)} networks" if several else "one network"
@@ -56,6 +59,14 @@ def header(config: "TrainConfig", settings: str, folder: Path) -> str:
         f"{config.steps:,} steps each, {settings}, on {jax.devices()[0].device_kind}, "
         f"in {folder}{means}"
     )
+
+
+def _annealed_at_end(config: "TrainConfig", weight: float) -> float:
+    """λ in effect when the run is over."""
+    from conqur.regression import annealed_penalty_weight
+
+    halfway = config.anneal_halfway
+    return float(annealed_penalty_weight(weight, config.updates, halfway=halfway))
 
 
 def is_code(environment: str) -> bool:

@@ -260,11 +260,15 @@ class Tune:
         from conqur.runs import RunDirectory, RunError
         from conqur.search.config import TuneConfig
         from conqur.tuning import digest
+        from conqur.tuning_run import Found
 
         if self.run_dir is None:
             raise UsageError("--resume needs --run-dir: which run is to go on?")
         if self.preset is not None:
             raise UsageError("leave out --preset with --resume: the run has its settings")
+        if not self._given() and (summary := _finished(self.run_dir)) is not None:
+            say("The run is finished: there is nothing left to do.")
+            return self.run_dir, Found(summary["levels"], summary, None)
         with RunDirectory.open(self.run_dir, warn=warn) as run:
             with named_as_typed(OPTIONS):
                 config = TuneConfig.from_json(run.config | self._given())
@@ -291,16 +295,20 @@ class Tune:
 
         config = tuning.config
         by_rollouts = config.scoring == "rollouts"
-        with display(config.levels, by_rollouts=by_rollouts, quiet=self.json) as shown:
-            return run_tuning(
-                tuning,
-                run,
-                checkpoint,
-                warn=warn,
-                show=shown.level,
-                announce=shown.announce,
-                save_every=self.save_every,
-            )
+        try:
+            with display(config.levels, by_rollouts=by_rollouts, quiet=self.json) as shown:
+                return run_tuning(
+                    tuning,
+                    run,
+                    checkpoint,
+                    warn=warn,
+                    show=shown.level,
+                    announce=shown.announce,
+                    save_every=self.save_every,
+                )
+        except KeyboardInterrupt:  # the second one, or one while the best node is chosen
+            say(f"What was saved last is kept. Go on with: {_resume(run.path)}")
+            raise
 
     def _network(self) -> "tuple[Path | None, Pretrained]":
         """The network, and the file it comes from."""
@@ -347,23 +355,48 @@ class Tune:
         from conqur.report.pages import PAGE
         from conqur.report.run_page import verdict, write_page
         from conqur.report.tuned_run import read_tuned, summary_of
+        from conqur.runs.layout import NETWORKS
+        from conqur.tuning_run import BEST
 
         if self.json:
             about = {"finished": found.summary is not None, "level": found.level}
             print(json.dumps(about | {"run_dir": str(folder)} | (found.summary or {})))
         tell = say if self.json else print
         if found.summary is None:
-            resume = shlex.join(["conqur", "tune", "--resume", "--run-dir", str(folder)])
-            tell(f"Stopped after level {found.level}; all is saved. Go on with: {resume}")
+            tell(f"Stopped after level {found.level}; all is saved. Go on with: {_resume(folder)}")
             return
         tell(verdict(summary_of(found.summary)))
-        best = folder / "networks" / "best.safetensors"
+        best = folder / NETWORKS / BEST
         tell(f"Network: {best}")
         if found.summary["written_back"] is not None:
             tell(f"The same, as it came: {best.with_name(found.summary['written_back'])}")
         tell(f"Report: {write_page(read_tuned(folder), folder / PAGE)}")
         if not is_data(found.summary["environment"]):
             tell(f"Next: {shlex.join(['conqur', 'play', str(best)])}")
+
+
+def _resume(folder: Path) -> str:
+    """What is typed to go on with a run."""
+    return shlex.join(["conqur", "tune", "--resume", "--run-dir", str(folder)])
+
+
+def _finished(folder: Path) -> dict[str, Any] | None:
+    """The summary of a run that is at its end and has all that it hands back; None of others."""
+    from conqur.report.tuned_run import summary_of
+    from conqur.runs.files import Damaged, read_json
+    from conqur.runs.layout import NETWORKS
+    from conqur.tuning_run import BEST, SUMMARY
+
+    try:
+        summary = read_json(folder / SUMMARY)
+        summary_of(summary)
+        handed_back = [BEST, *([name] if (name := summary["written_back"]) else [])]
+        whole = all((folder / NETWORKS / name).is_file() for name in handed_back)
+        whole &= all(Path(name).name == name for name in handed_back)
+        known = isinstance(summary["levels"], int) and isinstance(summary["environment"], str)
+    except (OSError, Damaged, KeyError, TypeError):
+        return None
+    return summary if whole and known else None
 
 
 def _header(config: "TuneConfig", settings: str, folder: Path) -> str:

@@ -99,17 +99,49 @@ def _tree(run: TunedRun) -> Exhibit:
         key="tree",
         title="The search tree",
         paper="Fig. 1",
-        words="All nodes; a score that is not known is empty. Levels are counted from 0.",
+        words="All nodes; a score that is not known is empty. The checkpoint is level 0.",
         head=Node._fields,
-        rows=tuple(tuple(node) for node in run.nodes.values()),
+        rows=tuple(tuple(node._replace(level=node.level + 1)) for node in run.nodes.values()),
         figures=(Figure("", search_tree(run)),),
     )
 
 
 def others(run: TunedRun) -> list[Exhibit]:
     """What the page shows after the tree."""
-    found = (_ranked(run), _lineages(run), _levels(run))
+    found = (_played_again(run), _ranked(run), _lineages(run), _levels(run))
     return [exhibit for exhibit in found if exhibit is not None]
+
+
+def _played_again(run: TunedRun) -> Exhibit | None:
+    """By what the chosen node was chosen."""
+    played = run.summary.played_again if run.summary else ()
+    if len(played) < 2:
+        return None
+    ranked = sorted(played, key=lambda found: (-found.episodes, -found.mean, found.node))
+    bars = [
+        Bar(
+            f"node {found.node}",
+            found.mean,
+            CHOSEN if found.node == run.chosen else OTHER,
+            f"{number(found.mean, 2)} in {found.episodes}",
+        )
+        for found in ranked[:MOST_BARS]
+    ]
+    return Exhibit(
+        key="played-again",
+        title="How the node was chosen",
+        paper="",
+        words=(
+            f"All {len(played)} nodes that were left were played again, on starts that they had in "
+            "common; the better half played on, twice as long, until one was left. Shown are mean "
+            "scores and the number of episodes. The best of many is too good to be true: what it "
+            "is worth is above, on starts of its own."
+        ),
+        head=("Node", "Score", "Episodes"),
+        rows=tuple((str(found.node), found.mean, found.episodes) for found in ranked),
+        figures=(Figure("", report.bar_chart(bars, title="Nodes that were played again")),),
+        folded=True,
+    )
 
 
 def _ranked(run: TunedRun) -> Exhibit | None:

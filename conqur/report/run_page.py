@@ -39,6 +39,7 @@ def render_run_page(run: TunedRun, command: str) -> str:
             "headline": unbroken(headline(run)),
             "verdict": unbroken(_lede(run)),
             "facts": escape(_facts(run)),
+            "typed": f'<p class="facts"><code>{escape(run.command)}</code></p>' * bool(run.command),
             "before_after": "\n".join(exhibit.html() for exhibit in before_after(run)),
             "tree": search_tree(run),
             "tree_words": escape(_tree_words(run)),

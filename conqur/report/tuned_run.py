@@ -51,10 +51,19 @@ class Played(NamedTuple):
     episodes: int
 
 
+class Candidate(NamedTuple):
+    """A node that was played again to choose one, until the better half went on without it."""
+
+    node: int
+    mean: float
+    episodes: int
+
+
 class Summary(NamedTuple):
     """What came of a run; `checkpoint`, `chosen` and `by_score` are None if nothing was played.
 
-    `by_score` is also None if the nodes of the last level diverged.
+    `by_score` is also None if the nodes of the last level diverged; `played_again` is empty of
+    older runs.
     """
 
     candidates: int | None
@@ -65,6 +74,7 @@ class Summary(NamedTuple):
     chosen: Played | None
     by_score: Played | None
     best: Played | None
+    played_again: tuple[Candidate, ...]
     kept_checkpoint: bool
 
 
@@ -103,6 +113,12 @@ class TunedRun:
         found, scored = self.summary.chosen, self.summary.by_score_node
         number = scored if found is None else found.node
         return number if number in self.nodes else None
+
+    @property
+    def command(self) -> str:
+        """What was typed to start it, which names the network; empty if that is not known."""
+        typed = self.manifest.get("command")
+        return typed if isinstance(typed, str) else ""
 
     @property
     def level(self) -> int:
@@ -192,6 +208,7 @@ def summary_of(found: dict[str, Any]) -> Summary:
             chosen=_played(chosen | {"level": 0}) if played else None,
             by_score=_played(by_score | {"level": 0}) if played and by_score else None,
             best=_played(best) if best else None,
+            played_again=tuple(_candidate(row) for row in found.get("played_again") or ()),
             kept_checkpoint=found["handed_back"] == "checkpoint",
         )
     except KeyError as error:
@@ -211,6 +228,10 @@ def _node(row: dict[str, Any]) -> Node:
     parent = None if row["parent"] is None else whole(row["parent"])
     level = whole(row["level"], at_least=-1)
     return Node(whole(row["id"]), parent, level, kind, status, how, *numbers)
+
+
+def _candidate(row: dict[str, Any]) -> Candidate:
+    return Candidate(whole(row["node"]), finite(row["mean"]), whole(row["episodes"]))
 
 
 def _played(row: dict[str, Any]) -> Played:

@@ -6,7 +6,7 @@ starts, by the differences.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -25,6 +25,13 @@ COMPILED_ON_CPU, COMPILED = 64, 1024
 accelerators a step of many takes about as long."""
 LARGEST = 1e15
 """Weights beyond this make values that 32 bits do not hold."""
+
+
+class Played(NamedTuple):
+    """What one of many regressors scored before it was out."""
+
+    mean: float
+    episodes: int
 
 
 class Policies(eqx.Module):
@@ -122,8 +129,8 @@ class Rollouts:
 
     def best_of(
         self, thetas: Sequence[Any], *, episodes: int, seed: int, budget: int | None = None
-    ) -> int:
-        """Which regressor is best, with few episodes: successive halving.
+    ) -> tuple[int, list[Played]]:
+        """Which regressor is best, with few episodes, and what each scored: successive halving.
 
         All play; the better half plays twice as many, on fresh starts, and so on until one is
         left. Those that are out are not played again; scores are over all starts so far, which
@@ -137,15 +144,21 @@ class Rollouts:
         """
         alive = list(range(len(thetas)))
         scores: list[list[float]] = [[] for _ in thetas]
-        turn = 0
-        while len(alive) > 1:
-            played = self.play([thetas[i] for i in alive], episodes=episodes, seed=seed + turn)
+        rounds = _rounds(len(thetas), episodes, budget)
+        total, done, watch = sum(n * e for n, e in rounds), 0, self.watch
+        for turn, (left, each) in enumerate(rounds):
+            self.watch = _part_of(watch, done / total, left * each / total)
+            try:
+                played = self.play([thetas[i] for i in alive], episodes=each, seed=seed + turn)
+            finally:
+                self.watch = watch
             for i, evaluation in zip(alive, played, strict=True):
                 scores[i] += evaluation.scores
             alive.sort(key=lambda i: (-float(np.mean(scores[i])), i))
-            alive = alive[: max(1, len(alive) // 2)]
-            episodes, turn = min(2 * episodes, budget or 2 * episodes), turn + 1
-        return alive[0]
+            alive = alive[: max(1, left // 2)]
+            done += left * each
+        means = [float(np.mean(found)) if found else math.nan for found in scores]
+        return alive[0], [Played(m, len(s)) for m, s in zip(means, scores, strict=True)]
 
     def close(self) -> None:
         """Release the environments."""
@@ -186,6 +199,16 @@ def _rounded(count: int) -> int:
     """Up to the next of 1, 2, …, 8, 10, …, 16, 20, …: each number has its own compiled program."""
     step = max(1, 2 ** (count - 1).bit_length() // 8)
     return -(-count // step) * step
+
+
+def _rounds(regressors: int, episodes: int, budget: int | None) -> list[tuple[int, int]]:
+    """Of successive halving: how many regressors play in each round, and how many episodes."""
+    rounds = []
+    while regressors > 1:
+        rounds.append((regressors, episodes))
+        regressors = max(1, regressors // 2)
+        episodes = min(2 * episodes, budget or 2 * episodes)
+    return rounds
 
 
 def _part_of(

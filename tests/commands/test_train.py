@@ -101,7 +101,9 @@ def test_it_says_what_it_is_about_to_do(conqur, minatar, tmp_path, monkeypatch):
     (tmp_path / "runs" / "MinAtar-Breakout-ddqn").mkdir(parents=True)  # no run
     several = ("--algorithm", "ddqn", "--seeds", 2, "--penalty-weight", 0, 0.5)
     err = conqur("train", *MINATAR, *several)[2]
-    words = "4 networks (λ 0, 0.5; 2 seeds), 160 steps each, preset minatar, on cpu, in "
+    updates = 160 - 40  # of λ t/(t + 2·10⁶)
+    words = f"4 networks (λ 0, 0.5, annealed to 0, {0.5 * updates / 2e6:.1g} by the end; "
+    words += "2 seeds), 160 steps each, preset minatar, on cpu, in "
     means = "; return and loss are means over the networks"
     folder = "runs/MinAtar-Breakout-ddqn-2"
     assert err.splitlines()[:2] == [

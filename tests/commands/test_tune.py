@@ -1,7 +1,11 @@
 """Tuning runs end to end: what they leave behind, and that they survive."""
 
 import json
+import math
+import os
 import re
+import shutil
+import signal
 from dataclasses import replace
 
 import jax
@@ -12,7 +16,9 @@ from tiny_runs import sentence
 from conqur import tuning_run
 from conqur.commands.tune import Tune, _header
 from conqur.pretrained import load, to_bytes
+from conqur.search import display as search_display
 from conqur.search.config import PRESETS
+from conqur.search.display import Lines
 from conqur.suite import collecting
 
 TINY = (
@@ -89,6 +95,12 @@ def test_the_summary_says_what_was_found(tuned):
     )
     better = chosen["gain_interval"][0] is not None and chosen["gain_interval"][0] > 0
     assert summary["handed_back"] == (f"node {chosen['node']}" if better else "checkpoint")
+    again = summary["played_again"]
+    assert len({row["node"] for row in again}) == len(again) == summary["candidates"]
+    longest = [row for row in again if row["episodes"] == max(r["episodes"] for r in again)]
+    assert max(longest, key=lambda row: row["mean"])["node"] == chosen["node"]
+    made = {node["id"]: node["level"] + 1 for node in lines(tuned / "tree.jsonl")}
+    assert chosen["level"] == made[chosen["node"]]
     assert summary["frames"] >= 5 * 40
     assert summary["played_frames"] > 0
     assert summary["seconds"] > 0
@@ -173,6 +185,45 @@ def test_killed_after_any_level_it_goes_on_as_if_it_had_not_been(
     folder = tmp_path / "run"
     killed_after(level, monkeypatch, conqur, network, *TINY, "--run-dir", folder)
     same_runs(folder, tuned)
+
+
+def test_a_finished_run_has_nothing_left_to_do(tuned, conqur, monkeypatch):
+    monkeypatch.setattr(tuning_run, "run_tuning", None)  # which would be called
+    before = json.loads((tuned / "summary.json").read_text())
+    status, out, err = conqur("tune", "--resume", "--run-dir", tuned, "--json")
+    assert status == 0
+    assert "The run is finished: there is nothing left to do." in err
+    assert json.loads(out).items() >= before.items()
+
+
+def test_a_finished_run_without_its_network_goes_on(tuned, tmp_path, conqur):
+    copy = shutil.copytree(tuned, tmp_path / "copy")
+    (copy / "networks" / "best.safetensors").unlink()
+    status, _, err = conqur("tune", "--resume", "--run-dir", copy, "--json")
+    assert status == 0
+    assert "nothing left" not in err
+    same_runs(copy, tuned)
+
+
+def test_the_first_ctrl_c_is_answered_within_the_level_and_the_second_says_how_to_go_on(
+    network, tmp_path, conqur, monkeypatch
+):
+    class Impatient(Lines):
+        def announce(self, words):
+            self._last = -math.inf  # say all
+            super().announce(words)
+            if "level 2: playing with nodes" in words:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(search_display, "Lines", Impatient)
+    folder = tmp_path / "run"
+    how = ("--scoring", "rollouts", "--rollout-episodes", "4")
+    status, _, err = conqur("tune", network, *TINY, *how, "--run-dir", folder)
+    assert status == 130
+    assert "stopping after this level (Ctrl-C: at once); level 2: playing with nodes" in err
+    assert f"Go on with: conqur tune --resume --run-dir {folder}" in " ".join(err.split())
+    monkeypatch.undo()
+    assert conqur("tune", "--resume", "--run-dir", folder, "--json")[0] == 0
 
 
 def test_what_is_no_better_than_the_checkpoint_is_not_handed_back(network, tmp_path, conqur):

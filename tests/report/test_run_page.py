@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from conqur.report.run_exhibits import run_exhibits
 from conqur.report.run_page import headline, render_run_page, verdict, write_page
 from conqur.report.search_tree import MOST, drawn_nodes, places, search_tree, shades
 from conqur.report.tuned_run import Node, read_tuned, summary_of
@@ -75,6 +76,10 @@ def summary(chosen):
         "chosen": found,
         "chosen_by_score": found,
         "best_of_evaluations": found | {"gain": 0.0},
+        "played_again": [
+            {"node": 3, "mean": 6.25, "episodes": 2},
+            {"node": chosen, "mean": 7.5, "episodes": 6},
+        ],
         "handed_back": "checkpoint",
     }
 
@@ -107,6 +112,16 @@ def test_numbers_on_the_page_are_those_of_the_files(real):
             assert float(told[number][5].replace("−", "-")) == pytest.approx(found.score, rel=1e-3)
     assert len(page.encode()) < 2e6
     assert "http" not in re.sub(r'"http://www.w3.org[^"]*"', "", page)  # nothing is loaded
+
+
+def test_the_page_tells_what_was_typed_and_by_what_the_node_was_chosen(tmp_path):
+    folder = write_run(tmp_path / "run", summary=summary(4))
+    (folder / "manifest.json").write_text(json.dumps({"command": "conqur tune <b>net</b>"}))
+    run = read_tuned(folder)
+    page = render_run_page(run, "")
+    assert "<code>conqur tune &lt;b&gt;net&lt;/b&gt;</code>" in page
+    again = next(exhibit for exhibit in run_exhibits(run) if exhibit.key == "played-again")
+    assert again.rows == (("4", 7.5, 6), ("3", 6.25, 2))
 
 
 def test_lineages_stay_in_order_and_levels_go_to_the_right(tmp_path):
@@ -239,12 +254,14 @@ def test_what_is_no_run_is_refused_in_one_sentence(tmp_path, spoil, words):
 FIELDS = [("checkpoint",), ("chosen",), ("chosen_by_score",), ("best_of_evaluations",)]
 FIELDS += [(*way, name) for way in FIELDS for name in ("mean", "interval", "gain", "node")]
 FIELDS += [("frames",), ("seconds",), ("played_frames",), ("candidates",), ("handed_back",)]
+FIELDS += [("played_again",), ("played_again", 0), ("played_again", 1, "mean")]
 
 
 @pytest.mark.parametrize("value", [None, "17", [], {"a": 1}, float("inf"), 1e308, True])
 def test_a_summary_with_anything_else_in_it_is_told_or_refused(tmp_path, value):
     for way in FIELDS:
         found = json.loads((REAL / "summary.json").read_text())
+        found["played_again"] = [{"node": n, "mean": 1.5, "episodes": 2} for n in (1, 2)]
         part = found
         for name in way[:-1]:
             part = part[name]

@@ -96,7 +96,7 @@ class Scripted(Rollouts):
     """Scores that are made up: θ itself with noise, the same for all on a start."""
 
     def __init__(self):
-        self.calls = []
+        self.calls, self.watch = [], lambda done: None
 
     def play(self, thetas, *, episodes, seed):
         self.calls.append((len(thetas), episodes, seed))
@@ -107,15 +107,37 @@ class Scripted(Rollouts):
 def test_successive_halving_finds_the_best_with_ever_more_episodes_for_fewer():
     played = Scripted()
     thetas = [0.1, 0.5, 0.2, 0.9, 0.3, 0.8, 0.4, 0.7]
-    assert played.best_of(thetas, episodes=2, seed=10) == 3
+    best, scores = played.best_of(thetas, episodes=2, seed=10)
+    assert best == 3
     assert played.calls == [(8, 2, 10), (4, 4, 11), (2, 8, 12)]
+    assert [found.episodes for found in scores] == [2, 6, 2, 14, 2, 14, 2, 6]
+    first, second, third = (
+        np.random.default_rng(seed).normal(size=n) * 10 for seed, n in ((10, 2), (11, 4), (12, 8))
+    )
+    assert scores[0].mean == pytest.approx(0.1 + first.mean())
+    assert scores[3].mean == pytest.approx(0.9 + np.concatenate([first, second, third]).mean())
+
+
+def test_progress_of_successive_halving_only_ever_grows():
+    class Watched(Scripted):
+        def play(self, thetas, *, episodes, seed):
+            for done in (0.0, 0.5, 1.0):
+                self.watch(done)
+            return super().play(thetas, episodes=episodes, seed=seed)
+
+    played, told = Watched(), []
+    played.watch = told.append
+    played.best_of([0.0, 1.0, 2.0, 3.0], episodes=2, seed=0)  # 4 · 2 episodes, then 2 · 4
+    assert told == [0, 0.25, 0.5, 0.5, 0.75, 1]
+    assert played.watch == told.append  # as it was
 
 
 def test_successive_halving_stays_within_the_most_episodes():
     played = Scripted()
     played.best_of([0.0] * 9, episodes=2, seed=0, budget=3)
     assert played.calls == [(9, 2, 0), (4, 3, 1), (2, 3, 2)]
-    assert played.best_of([5.0], episodes=2, seed=0) == 0
+    best, ((_, episodes),) = played.best_of([5.0], episodes=2, seed=0)
+    assert (best, episodes) == (0, 0)
 
 
 @pytest.mark.parametrize("copies", [1, 3])
