@@ -24,6 +24,14 @@ def printable(text: str, *, keep_spaces: bool = False) -> str:
     return "".join(letter for letter in line if letter.isprintable())
 
 
+def duration(seconds: float) -> str:
+    """A time for people."""
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
 class _Heedless:
     """A stream that may break, such as a pipe to `head`, without stopping what writes to it.
 

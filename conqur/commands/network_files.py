@@ -68,7 +68,7 @@ class Inspect:
     """
 
     file: Annotated[
-        tyro.conf.Positional[Path | None], option("FILE", "all that come with conqur")
+        tyro.conf.Positional[Path | None], option("[FILE]", "all that come with conqur")
     ] = None
     """The network's file."""
     json: Flag = False

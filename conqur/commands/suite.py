@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from conqur._files import replacing
-from conqur._messages import printable
+from conqur._messages import duration, printable
 from conqur.commands.support import Flag, UsageError, announcer, option, say, warn
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Suite:
         with announcer() as announce:
             plan = make_plan(left, show=announce)
         mine = self.workers or default_workers()
-        workers = sorted({1, mine, 8, 64})
+        workers = sorted({1, mine, *(count for count in (8, 64) if count < plan.runs)})
         if self.json:
             about = {
                 "runs": plan.runs,
@@ -163,7 +163,7 @@ class Suite:
         for probe in plan.probes:
             print(
                 f"{probe.job.name}: {probe.rate:.3g} {probe.unit}s/s, {probe.total:,} of them and "
-                f"{probe.start:.0f} s to start: {_long(probe.seconds)}, as {probe.runs} runs"
+                f"{probe.start:.0f} s to start: {duration(probe.seconds)}, as {probe.runs} runs"
                 + f", and {probe.once:.0f} s for a worker's first"
                 * (probe.once >= 1)
             )
@@ -173,7 +173,7 @@ class Suite:
         print(f"{plan.runs} runs, {hours:,.1f} hours of a worker{cost}{memory}")
         for count in workers:
             here = f" ({'as asked' if self.workers else 'the default here'})" * (count == mine)
-            print(f"  {count:>3} at a time{here}: {_long(plan.seconds(count))}")
+            print(f"  {count:>3} at a time{here}: {duration(plan.seconds(count))}")
         print(
             "Workers are taken to be as fast as this machine with one run, and all Atari games, or "
             "all of MinAtar, as the first one; evaluations at the end are not counted."
@@ -292,7 +292,7 @@ class _Shown:
             self._before = self._done = done  # by an earlier call
         if done > self._done:
             seconds = (clock.monotonic() - self._began) / (done - self._before)
-            self._left = f", about {_long((self._total - done) * seconds)} left"
+            self._left = f", about {duration((self._total - done) * seconds)} left"
             self._done = done
         runs = ", ".join(f"{job.name} ({_short(last_words(job, self._folder))})" for job in busy)
         line = f"{done} of {self._total} runs are over{self._left}; now {runs}"
@@ -305,14 +305,6 @@ def _short(words: str) -> str:
     """Of a run's progress: how far it is."""
     match = re.search(r"(step [\d,]+ of [\d,]+|level \d+ of \d+|[a-z][\w ]*, \d+%)", words)
     return match[1] if match else "at work" if words else "starting"
-
-
-def _long(seconds: float) -> str:
-    """A time for people."""
-    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} seconds"
 
 
 def _shard(jobs: Sequence["Job"], words: str | None) -> Sequence["Job"]:

@@ -85,7 +85,7 @@ class Train:
     """
 
     environment: Annotated[
-        tyro.conf.Positional[str | None], option("ENV", "with --resume, that of the run")
+        tyro.conf.Positional[str | None], option("[ENV]", "with --resume, that of the run")
     ] = None
     """What to learn."""
     algorithm: Annotated[Literal["dqn", "ddqn"] | None, option("{dqn,ddqn}", "dqn")] = None
@@ -180,6 +180,7 @@ class Train:
                 if not self.json:
                     if self.run_dir is None and before is not None:
                         say(other_folder("train", before, folder))
+                    self._say_which_game(config)
                     say(header(config, f"preset {self._preset()[0]}", folder))
                 _warn_of_shortness(config)
                 outcome = run_training(config, trainer, run, None, warn=warn, **self._how_to_run())
@@ -213,6 +214,14 @@ class Train:
                     config, trainer, run, checkpoint, warn=warn, **self._how_to_run()
                 )
         return self.run_dir, config, outcome
+
+    def _say_which_game(self, config: "TrainConfig") -> None:
+        """Some names are those of two games."""
+        from conqur.environments.making import MINATAR
+
+        other = f"MinAtar/{self.environment}"
+        if other in MINATAR:
+            say(f"{self.environment} is {config.environment} here; MinAtar's is {other}.")
 
     def _how_to_run(self) -> dict[str, Any]:
         return {"quiet": self.json, "save_every": self.save_every}

@@ -98,7 +98,7 @@ class Tune:
       conqur tune --env CartPole-v1 --whole-network --preset paper-8
     """
 
-    checkpoint: Annotated[tyro.conf.Positional[Path | None], option("CHECKPOINT", DEFAULT)] = None
+    checkpoint: Annotated[tyro.conf.Positional[Path | None], option("[CHECKPOINT]", DEFAULT)] = None
     """The network to tune, in any format that `conqur inspect --help` names."""
     env: Annotated[str | None, option("ID", "what the network was trained on")] = None
     """The environment, or a data set (.npz, .safetensors, minari:NAME)."""

@@ -148,7 +148,9 @@ def _format(content: Content, mapping: str | Path | None) -> Format:
     path = content.path
     known = formats(None if mapping is None else Path(mapping))
     if path.is_dir():
-        raise ValueError(f"{path} cannot be read: it is a folder")
+        kept = sorted((path / "networks").glob("*.safetensors"))
+        named = f"; name a network of the run, such as {kept[0]}" if kept else ""
+        raise ValueError(f"{path} cannot be read: it is a folder{named}")
     if not path.is_file():
         bundle = DopamineTF()  # may be named by what its files' names have in common
         if bundle.recognises(content):

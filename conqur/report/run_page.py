@@ -10,6 +10,7 @@ from pathlib import Path
 
 from conqur import __version__, report
 from conqur._files import replacing
+from conqur._messages import duration
 from conqur.report import number
 from conqur.report.pages import definitions, file_text, filled, flat, unbroken
 from conqur.report.run_exhibits import before_after, others
@@ -122,15 +123,8 @@ def _facts(run: TunedRun) -> str:
         f"scores: {config.scoring}",
     ]
     if run.summary is not None:
-        facts.append(f"{run.summary.frames:,} frames, {_duration(run.summary.seconds)}")
+        facts.append(f"{run.summary.frames:,} frames, {duration(run.summary.seconds)}")
     return "; ".join(facts)
-
-
-def _duration(seconds: float) -> str:
-    whole = round(seconds)
-    if whole < 120:
-        return f"{whole} seconds"
-    return f"{whole // 3600} h {whole % 3600 // 60} min" if whole >= 3600 else f"{whole // 60} min"
 
 
 def _tree_words(run: TunedRun) -> str:

@@ -137,8 +137,8 @@ class TuneConfig:
         children = self.expanded * self.splitting_factor
         if self.search == "beam" and children > self.nodes:
             raise ValueError(
-                f"nodes ({self.nodes}) must be at least expanded times splitting_factor "
-                f"({self.expanded} × {self.splitting_factor} = {children})"
+                f"nodes ({self.nodes}) must be at least {children}: {self.expanded} nodes are "
+                f"expanded, each into splitting_factor ({self.splitting_factor}); lower these, too"
             )
         if self.search != "independent" and self.splitting_factor > self.nodes:
             raise ValueError(

@@ -17,7 +17,7 @@ from tiny_runs import CARTPOLE, MINATAR, digests, results, sentence
 
 import conqur.training
 from conqur import training_run
-from conqur.cli import whole_number
+from conqur.cli import parse, whole_number
 from conqur.commands.train import SETTINGS, Train
 from conqur.config import PRESETS
 from conqur.environments.atari import PREPROCESSING
@@ -94,6 +94,13 @@ def test_the_folder_is_free_and_named_after_the_run(conqur, cartpole, tmp_path, 
         assert out.startswith(f"Trained 160 steps. Networks: runs/{name}/networks.")
         assert "step 160 of 160" in err
         assert results(tmp_path / "runs" / name) == results(cartpole)
+
+
+def test_a_name_that_two_games_have_is_told_apart(capsys):
+    for typed, other in (("Breakout", "; MinAtar's is MinAtar/Breakout"), ("Pong", "")):
+        command = parse(["train", typed])
+        command._say_which_game(command._config())
+        assert (f"{typed} is ALE/{typed}-v5 here{other}." in capsys.readouterr().err) == bool(other)
 
 
 def test_it_says_what_it_is_about_to_do(conqur, minatar, tmp_path, monkeypatch):

@@ -65,7 +65,7 @@ def test_populations_by_name():
         ({"penalty_weight": float("nan")}, "penalty_weight must be"),
         ({"expanded": 47}, "expanded .47. must be at most pool"),
         ({"nodes": 47}, "nodes .47. must be at most pool"),
-        ({"expanded": 5}, "nodes .16. must be at least expanded times"),
+        ({"expanded": 5}, "nodes .16. must be at least 20: 5 nodes are expanded, each"),
         ({"buffer": "decay:2"}, "buffer 'decay:2' is not possible"),
         ({"buffer": "window:x"}, "buffer 'window:x' is not possible"),
         ({"discount": 1.5}, "discount must be"),
