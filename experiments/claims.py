@@ -269,8 +269,33 @@ def _search() -> Iterable[Claim]:
         f"{min(-lead.value for lead in ten):.2f} to {max(-lead.value for lead in ten):.2f} "
         "checkpoints, beyond chance in each; with λ = 1 no rank can be told from multi-DQN's",
     )
+    yield _search_on_atari()
     yield _scoring()
     yield _nodes()
+
+
+def _search_on_atari() -> Claim:
+    """One run for each network."""
+    results, _ = _study("atari_search")
+    gains = {(row.game, row.algorithm): row.gain / row.checkpoint for row in results.rows}
+    pairs = {
+        game: (gains[game, "conqur"], gains[game, "multi-dqn"])
+        for game, algorithm in gains
+        if algorithm == "conqur"
+    }
+    assert all(ours <= theirs for ours, theirs in pairs.values())
+    behind = sum(ours < theirs for ours, theirs in pairs.values())
+    told = (
+        f"{game.removeprefix('ALE/').removesuffix('-v5')} {ours:+.0%} and {theirs:+.0%}"
+        for game, (ours, theirs) in pairs.items()
+    )
+    return Claim(
+        "both claims, on Atari networks",
+        "Sec. 4.2",
+        f"networks improve, by the search less than by multi-DQN in {behind} of {len(pairs)}",
+        f"{len(pairs)} Atari networks, one run each",
+        f"gains of λ = 10 and of multi-DQN: {', '.join(told)}".replace("%", " %"),
+    )
 
 
 def _scoring() -> Claim:
@@ -279,43 +304,36 @@ def _scoring() -> Claim:
         {row.network: row for row in runs(results, name, 10.0, nodes=8)}
         for name in ("rollouts", "conqur")
     )
-    both = by_rollouts.keys() & by_loss.keys()
-    before = defaultdict(list)
-    for network in both:
-        before[by_loss[network].game].append(by_loss[network].checkpoint)
-    # Of single networks, as one game has but one of them.
-    found = _student(
-        (by_rollouts[network].gain - by_loss[network].gain)
-        / statistics.mean(before[by_loss[network].game])
-        for network in sorted(both)
-    )
+    assert by_rollouts.keys() == by_loss.keys()
+    found = against(by_rollouts.values(), by_loss.values())
     assert found.low < 0 < found.high
-    times = [by_rollouts[network].frames / by_loss[network].frames for network in both]
+    times = [by_rollouts[network].frames / by_loss[network].frames for network in by_loss]
     return Claim(
         "scoring nodes by rollouts tends to be better; by Bellman error and penalty is competitive",
         "Tab. 1",
         "cannot be told apart",
-        f"MinAtar, {len(both)} networks",
-        f"with 8 nodes and λ = 10 the lead of rollouts is {_told(found)} checkpoints (mean over "
-        f"networks), with {min(times):.1f} to {max(times):.1f} times the frames",
+        f"MinAtar, {len(by_loss)} other networks",
+        f"with 8 nodes and λ = 10 the lead of rollouts is {_told(found)} checkpoints, with "
+        f"{min(times):.1f} to {max(times):.1f} times the frames",
     )
 
 
 def _nodes() -> Claim:
     results, _ = _study("minatar_nodes")
-    leads = {
-        nodes: against(
-            runs(results, "conqur", 10.0, nodes), runs(results, "multi-dqn", nodes=nodes)
-        )
-        for nodes in (8, 16)
-    }
-    assert all(found.value < 0 for found in leads.values())
+    leads = {nodes: lead_with(both(results, nodes)) for nodes in (8, 16)}
+    assert all(found.high < 0 for found in leads.values())
+    more = {nodes: both(_study(f"minatar_nodes_{nodes}")[0], nodes) for nodes in (64, 256)}
+    assert all(lead_with(found).value < 0 for found in more.values())
     return Claim(
         "the lead on multi-DQN is 19.6 % on average with 8 nodes, and grows to 24.5 % with 16",
         "App. D",
-        "no lead with either",
+        "no lead with either, or with more",
         f"MinAtar, {len({row.network for row in results.rows})} other networks",
         ", ".join(f"{_told(found)} checkpoints with {n} nodes" for n, found in leads.items())
+        + "".join(
+            f", {_told(lead_with(found))} with {nodes} on {len(found['conqur'])} of them"
+            for nodes, found in more.items()
+        )
         + " (λ = 10)",
     )
 
@@ -360,6 +378,23 @@ def runs(results: Results, algorithm: str, weight: float = 0.0, nodes: int = 16)
     """Those of one arm."""
     arm = (algorithm, weight, nodes)
     return [row for row in results.rows if (row.algorithm, row.penalty_weight, row.nodes) == arm]
+
+
+def both(results: Results, nodes: int) -> dict[str, list[Tuned]]:
+    """Runs of ConQUR and of multi-DQN, of games in which two networks or more have both."""
+    arms = {"conqur": runs(results, "conqur", 10.0, nodes)}
+    arms["multi-dqn"] = runs(results, "multi-dqn", nodes=nodes)
+    networks = set.intersection(*({row.network for row in rows} for rows in arms.values()))
+    games = [row.game for row in arms["conqur"] if row.network in networks]
+    return {
+        name: [row for row in rows if row.network in networks and games.count(row.game) > 1]
+        for name, rows in arms.items()
+    }
+
+
+def lead_with(arms: Mapping[str, list[Tuned]]) -> Gain:
+    """Of ConQUR on multi-DQN."""
+    return against(arms["conqur"], arms["multi-dqn"])
 
 
 def against(ours: Iterable[Tuned], theirs: Iterable[Tuned]) -> Gain:

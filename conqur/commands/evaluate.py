@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from conqur._files import replacing
 from conqur._messages import printable
-from conqur.commands.support import Flag, announcer, named_as_typed, network_name, option
+from conqur.commands.support import Flag, announcer, named_as_typed, network_name, option, warn
 
 COPIES = 16
 """Copies of the environment for each network, unless there are fewer episodes."""
@@ -36,8 +37,8 @@ class Evaluate:
 
     The table's intervals are over episodes: how well a network's own score is known. Where a run
     has several seeds, a second table has the mean of each λ over its seeds, with intervals over
-    seeds, and its lead over λ = 0. `python -m conqur.report.learning RUN --evaluation FILE --output
-    DIR` draws learning curves beside that; FILE is what --json prints.
+    seeds, and its lead over λ = 0. Without --json, a training run's scores by these rules are kept
+    as evaluation.json in its folder, for `conqur report`.
 
     Examples:
       conqur evaluate runs/CartPole-v1-dqn --episodes 100
@@ -106,21 +107,21 @@ class Evaluate:
             }
             for network, result in zip(networks, results, strict=True)
         ]
+        about = {
+            "environment": place.name,
+            "epsilon": self.epsilon,
+            "seed": self.seed,
+            "sticky": self.sticky if place.is_atari else None,
+            "preprocessing": place.preprocessing_name,
+        }
+        found = json.dumps(about | (rows[0] if len(rows) == 1 else {"networks": rows}))
         if self.json:
-            about = {
-                "environment": place.name,
-                "epsilon": self.epsilon,
-                "seed": self.seed,
-                "sticky": self.sticky if place.is_atari else None,
-                "preprocessing": place.preprocessing_name,
-            }
-            print(json.dumps(about | (rows[0] if len(rows) == 1 else {"networks": rows})))
+            print(found)
         else:
             self._show(place.name, rows, paths)
+            self._keep(found)
 
     def _show(self, environment: str, rows: list[dict[str, Any]], paths: Sequence[Path]) -> None:
-        from conqur.runs.layout import LOG
-
         names = [network_name(row["network"]) for row in rows]
         of_training = len(set(names)) == len(names)
         if not of_training:  # such as the nodes of a search
@@ -130,15 +131,29 @@ class Evaluate:
         by_weight = _by_weight(rows)
         if of_training and any(len(means) > 1 for means in by_weight.values()):
             console.print(_seeds_table(by_weight))
-        if of_training and (self.checkpoint / LOG).is_file():
-            report = ["python", "-m", "conqur.report.learning", str(self.checkpoint)]
-            console.print(
-                f"Learning curves: {shlex.join(report)} --evaluation FILE --output DIR, where FILE "
-                "is what --json prints",
-                soft_wrap=True,
-                highlight=False,
-                markup=False,
-            )
+
+    def _keep(self, found: str) -> None:
+        """Leave the scores of a training run, by the rules, where its report reads them."""
+        from conqur.runs.layout import LOG
+        from conqur.suite.jobs import EVALUATION
+        from conqur.tuning_run import TREE
+
+        ruled = (self.env, self.preprocessing, self.sticky, self.epsilon) == (None, None, 0, 0.001)
+        of_training = (self.checkpoint / LOG).is_file() and not (self.checkpoint / TREE).exists()
+        if not (ruled and of_training):
+            return
+        try:
+            with replacing(self.checkpoint / EVALUATION, follow=False) as file:
+                file.write(f"{found}\n".encode())
+        except OSError as error:
+            warn(f"the scores were not kept in {self.checkpoint}: {error.strerror}")
+            return
+        Console().print(
+            f"Next: {shlex.join(['conqur', 'report', str(self.checkpoint)])} (the scores are kept)",
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )
 
 
 def _table(environment: str, names: Sequence[str], rows: list[dict[str, Any]]) -> Table:

@@ -78,13 +78,19 @@ def penalty_exhibits(rows: Sequence[Trained], points: Sequence[TrainedPoint]) ->
         _curves(
             curves, "curves", "Learning curves", "Fig. 2 and 8", None, _unlogged(scores, curves)
         ),
-        _curves(curves, "curves-best", "Learning curves for the best λ", "Fig. 9", chosen),
+        _curves(
+            curves,
+            "curves-best",
+            "Learning curves for the best λ",
+            "Fig. 9",
+            _fewer(curves, chosen),
+        ),
         _curves(
             curves,
             "curves-half",
             "Learning curves for λ = 0.5",
             "Fig. 10",
-            {m: {0.0, 0.5} for m, weights in curves.items() if 0.5 in weights},
+            _fewer(curves, {m: {0.0, 0.5} for m, weights in curves.items() if 0.5 in weights}),
         ),
         _last_returns(curves),
     ]
@@ -344,6 +350,14 @@ def _last_returns(
         head=("Game", "Algorithm", "λ", "seeds", "steps", "return"),
         rows=tuple(rows),
     )
+
+
+def _fewer(
+    curves: dict[Member, dict[float, dict[int, list[TrainedPoint]]]], only: dict[Member, set[float]]
+) -> dict[Member, set[float]]:
+    """`only`, unless it is all that there is, which has its picture."""
+    some = any(set(curves.get(member, ())) - weights for member, weights in only.items())
+    return only if some else {}
 
 
 def _curves(

@@ -54,7 +54,7 @@ def test_several_networks_play_the_same_starts(conqur, minatar, tmp_path):
 
 
 def test_the_table_names_the_networks(conqur, minatar):
-    status, out, _ = conqur("evaluate", minatar, "--episodes", 2)
+    status, out, _ = conqur("evaluate", minatar, "--episodes", 2, "--epsilon", 0.01)
     assert status == 0
     assert "Scores in MinAtar/Breakout" in out
     for words in ("λ 0, seed 0", "λ 0.5, seed 1", "95 % interval", "over episodes"):
@@ -87,11 +87,28 @@ def test_seeds_are_summed_up_by_penalty_weight(capsys, monkeypatch):
     assert single == [2, 1, 9, 6.5]  # one seed has no interval
 
 
-def test_what_there_is_beside_the_table(conqur, minatar, cartpole):
-    out = conqur("evaluate", minatar, "--episodes", 2)[1]
+def test_scores_of_a_run_by_the_rules_are_kept_for_its_report(conqur, minatar, tmp_path):
+    run = shutil.copytree(minatar, tmp_path / "run")
+    out = conqur("evaluate", run, "--episodes", 2, "--epsilon", 0.5)[1]
     assert "Over seeds" in out
-    assert f"python -m conqur.report.learning {minatar} --evaluation FILE --output DIR" in out
-    assert "Over seeds" not in conqur("evaluate", cartpole, "--episodes", 2)[1]
+    assert "Next" not in out
+    assert not (run / "evaluation.json").exists()
+    out = conqur("evaluate", run, "--episodes", 2)[1]
+    assert f"Next: conqur report {run} (the scores are kept)" in out
+    kept = (run / "evaluation.json").read_text()
+    assert kept == conqur("evaluate", run, "--episodes", 2, "--json")[1]
+    out = conqur("report", run)[1]
+    assert "No score is of fresh episodes yet" not in (run / "report.html").read_text()
+
+
+def test_where_scores_cannot_be_kept_they_are_still_shown(conqur, cartpole, tmp_path):
+    run = shutil.copytree(cartpole, tmp_path / "run")
+    (run / "evaluation.json").mkdir()
+    status, out, err = conqur("evaluate", run, "--episodes", 2)
+    assert status == 0
+    assert "λ 0, seed 0" in out
+    assert f"the scores were not kept in {run}" in err
+    assert "Over seeds" not in out
 
 
 def test_copies_of_a_network_are_no_seeds(conqur, cartpole, tmp_path):
@@ -103,7 +120,7 @@ def test_copies_of_a_network_are_no_seeds(conqur, cartpole, tmp_path):
     assert "│ a " in out  # their files tell them apart
     assert "│ b " in out
     assert "Over seeds" not in out
-    assert "Learning curves" not in out  # there is no log
+    assert "Next" not in out  # there is no log
 
 
 def test_the_same_progress_is_not_said_twice(conqur, cartpole):

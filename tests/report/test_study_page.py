@@ -132,7 +132,7 @@ def test_curves_are_means_over_seeds_where_all_have_some():
     assert len(line.band) == 2
     points = [TrainedPoint("g", "dqn", "", 0.5, 0, step, float(step)) for step in (10, 90, 100)]
     shown = by_key(penalty_exhibits([], points))
-    assert set(shown) == {"last-returns", "curves", "curves-half"}
+    assert set(shown) == {"last-returns", "curves"}  # all that there is, once
     assert shown["last-returns"].rows[0][-1].value == 100.0  # only it is in the last tenth
     assert shown["curves"].legend == (("λ = 0.5", "var(--blue)"),)
 
@@ -505,7 +505,7 @@ def test_a_training_run_has_a_page(tmp_path, conqur):
     assert status == 0
     assert out.startswith("g, DQN: 2,000 steps\n")
     page = (run / "report.html").read_text()
-    assert "conqur evaluate RUN --json" in page
+    assert "conqur evaluate RUN brings them" in page
     assert "Choices broken, per cent" in page
     assert "Mean Q-value" not in page  # nothing is known of it
     status, _, err = conqur("report", run, run, "--output", tmp_path / "both.html")
