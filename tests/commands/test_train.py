@@ -103,8 +103,10 @@ def test_a_name_that_two_games_have_is_told_apart(capsys):
         assert (f"{typed} is ALE/{typed}-v5 here{other}." in capsys.readouterr().err) == bool(other)
 
 
-def test_it_says_what_it_is_about_to_do(conqur, minatar, tmp_path, monkeypatch):
+def test_it_says_what_it_is_about_to_do(conqur, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    done = training_run.Outcome(160, [None] * 4, None)
+    monkeypatch.setattr(training_run, "run_training", lambda *run, **options: done)
     (tmp_path / "runs" / "MinAtar-Breakout-ddqn").mkdir(parents=True)  # no run
     several = ("--algorithm", "ddqn", "--seeds", 2, "--penalty-weight", 0, 0.5)
     err = conqur("train", *MINATAR, *several)[2]
@@ -119,7 +121,7 @@ def test_it_says_what_it_is_about_to_do(conqur, minatar, tmp_path, monkeypatch):
     ]
     again = words.replace("preset minatar", "settings of the run")
     err = conqur("train", "--resume", "--run-dir", folder)[2]
-    assert err.splitlines()[0] == f"DDQN on MinAtar/Breakout: {again}{folder}{means}"
+    assert f"DDQN on MinAtar/Breakout: {again}{folder}{means}" in err.splitlines()
 
 
 def test_an_atari_game_without_its_version_is_the_same_run():
