@@ -132,11 +132,6 @@ class TrainConfig:
         """How many updates are then made."""
         return max(1, self.num_envs // self.update_every)
 
-    @property
-    def updates(self) -> int:
-        """How many updates there are in all, about."""
-        return max(0, self.steps - self.learning_starts) // self.update_every
-
     def to_json(self) -> dict[str, Any]:
         """As plain values: tuples become lists."""
         return {

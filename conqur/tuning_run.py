@@ -30,6 +30,7 @@ SAVE_EVERY = 120.0
 ORIGINAL = "original"
 """What the copy of another tool's file is called, before its suffix."""
 
+STOPPING = "Stopping after this level. Ctrl-C again: at once, without saving it."
 BEST = "best.safetensors"
 """The network that is handed back."""
 TREE, EVALUATIONS, SUMMARY = "tree.jsonl", "evaluations.jsonl", "summary.json"
@@ -89,18 +90,14 @@ def run_tuning(
         tuning.rollouts.frames += records.played_frames
     saved, last_save = tree.level if checkpoint else -1, clock.monotonic()
     started = clock.monotonic() - records.seconds
-    with stop_requested() as stop:
-
-        def tell(words: str) -> None:
-            announce(f"stopping after this level (Ctrl-C: at once); {words}" if stop else words)
-
-        _watch(tuning, tell, f"level {tree.level + 1}: playing with nodes")
+    with stop_requested(STOPPING) as stop:
+        _watch(tuning, announce, f"level {tree.level + 1}: playing with nodes")
         for tree in tuning.search(begun):
             records.after(tree)
             records.frames += tuning.grower.found["steps"] * frames_per_step
             run.log(tree.level, level_row(tree, tuning.grower.found))
             if tree.level % config.evaluate_every == 0 or tree.level == config.levels:
-                _evaluate(tuning, tree, records, tell)
+                _evaluate(tuning, tree, records, announce)
             show(tree, tuning.grower.found)
             records.seconds = clock.monotonic() - started
             if clock.monotonic() - last_save > save_every or stop:
@@ -108,7 +105,7 @@ def run_tuning(
                 saved, last_save = tree.level, clock.monotonic()
             if stop and tree.level < config.levels:
                 return Found(tree.level, None, stop.signal)
-            _watch(tuning, tell, f"level {tree.level + 1}: playing with nodes")
+            _watch(tuning, announce, f"level {tree.level + 1}: playing with nodes")
     if saved == tree.level:
         _write_story(run, tree, records)  # whatever became of it since
     else:

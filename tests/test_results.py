@@ -210,20 +210,29 @@ def test_the_penalty_on_atari_games_is_told_as_it_came_out():
 def test_loss_and_rollouts_as_scores_are_told_as_they_came_out():
     claims = runpy.run_path(str(ROOT / "experiments/claims.py"))
     words_of = claims["_scoring"]().found.replace("-", "−")
-    lead, times = re.search(r"is (.*\)) checkpoints, with (.* times)", words_of).groups()
+    lead, times, own = re.search(
+        r"is (.*?\)) checkpoints, with (.* times).*first, (.*\))", words_of
+    ).groups()
     found = words("results/README.md")
     assert f"The lead of rollouts is {lead} checkpoints over all games, for {times}" in found
     rows = study("minatar_scoring")[0].rows
     for game in ("Asterix", "Breakout", "Freeway", "Seaquest", "Space Invaders"):
-        own = [row for row in rows if row.game == f"MinAtar/{game.replace(' ', '')}"]
-        arms = [[r for r in own if r.algorithm == name] for name in ("rollouts", "conqur")]
+        own_rows = [row for row in rows if row.game == f"MinAtar/{game.replace(' ', '')}"]
+        arms = [[r for r in own_rows if r.algorithm == name] for name in ("rollouts", "conqur")]
         assert [len(arm) for arm in arms] == [5, 5]
         lead = claims["against"](*arms)
         words_of = f"{game} {claims['_told'](lead)}".replace("-", "−")
         assert words_of in found
         assert lead.high > 0 or lead.value == 0
         if game == "Freeway":
-            assert all(row.gain == 0 for row in own)
+            assert all(row.gain == 0 for row in own_rows)
+            ranked = claims["against"](*(map(claims["by_own_score"], arm) for arm in arms))
+            assert f"behind, {claims['_told'](ranked)}".replace("-", "−") in found
+    assert f"the lead is {own}, and in Freeway rollouts" in found
+    scored = collections.defaultdict(set)
+    for row in rows:
+        scored[row.network].add(row.checkpoint)
+    assert sum(len(scores) > 1 for scores in scored.values()) == 7  # as told
 
 
 def test_gains_in_the_readme_are_those_of_the_results():
@@ -625,6 +634,8 @@ def test_numbers_of_nodes_are_told_as_they_came_out():
             cells.append(told(row[table.head.index("mean")], ""))
         cells.append(told(claims["against"](made[name, 16], made[name, 8])))
         assert f"| {name} | {' | '.join(cells)} |" in found
+    growth = re.search(r"a growth of (.*?\))", claims["_nodes"]().found)[1].replace("-", "−")
+    assert f"the lead on multi-DQN grows by {growth}" in found
     leads = [claims["against"](*(made[name, nodes] for name in arms)) for nodes in (8, 16)]
     assert f"| lead of ConQUR | {' | '.join(map(told, leads))} | |" in found
     assert all(lead.high < 0 for lead in leads)
@@ -666,38 +677,51 @@ def test_numbers_of_nodes_are_told_as_they_came_out():
 
 def test_many_nodes_are_told_as_they_came_out():
     claims = runpy.run_path(str(ROOT / "experiments/claims.py"))
-    before = study("minatar_nodes")[0]
+    found = words("results/README.md")
+    before, more, most = (study(f"minatar_nodes{n}")[0] for n in ("", "_64", "_256"))
+    assert (more.done, more.runs, most.done, most.runs) == (30, 30, 15, 20)
     names = {"conqur": ("ConQUR, λ = 10,", 10.0), "multi-dqn": ("multi-DQN", 0.0)}
-    lines, counts = {}, {}
-    for nodes in (64, 256):
-        results = study(f"minatar_nodes_{nodes}")[0]
-        arms = claims["both"](results, nodes)
+
+    def few(arms):
+        """With 16 nodes, on the same networks."""
         of = {row.network for row in arms["conqur"]}
-        few = {
+        return {
             name: [row for row in claims["runs"](before, name, weight) if row.network in of]
             for name, (_, weight) in names.items()
         }
-        cells = {
-            f"{told} against its own with 16": claims["against"](arms[name], few[name])
-            for name, (told, _) in names.items()
-        }
-        cells["lead of ConQUR"] = claims["lead_with"](arms)
-        cells["lead of ConQUR with 16 on these networks"] = claims["lead_with"](few)
-        for name, cell in cells.items():
-            lines.setdefault(name, []).append(claims["_told"](cell))
-        counts[nodes] = (len(of), results.done, results.runs)
-        if nodes == 256:
-            assert {row.game for row in arms["conqur"]} == {
-                f"MinAtar/{game}" for game in ("Asterix", "Breakout", "Freeway")
-            }
-            seconds = [row.seconds for row in claims["runs"](results, "conqur", 10.0, nodes)]
-    assert counts == {64: (15, 30, 30), 256: (6, 15, 20)}
-    found = words("results/README.md")
-    for name, cells in lines.items():
-        assert f"| {name} | {' | '.join(cells)} |".replace("-", "−").replace(
-            "multi−", "multi-"
-        ) in (found)
+
+    arms = claims["both"](more, 64)
+    assert len(arms["conqur"]) == 15
+    cells = {
+        f"{told} against its own with 16": claims["against"](arms[name], few(arms)[name])
+        for name, (told, _) in names.items()
+    }
+    cells["lead of ConQUR"] = claims["lead_with"](arms)
+    cells["lead of ConQUR with 16 on these networks"] = claims["lead_with"](few(arms))
+    for name, cell in cells.items():
+        told = claims["_told"](cell).replace("-", "−")
+        assert f"| {name} | {told} |" in found
+    arms = claims["both"](most, 256)
+    for row in arms["conqur"]:
+        of_it = [
+            next(run for run in part[name] if run.network == row.network)
+            for name in names
+            for part in (few(arms), arms)
+        ]
+        game, number = row.network.removeprefix("networks/").removesuffix(".safetensors").split("-")
+        scores = " | ".join(f"{run.score:.1f}" for run in of_it)
+        assert f"| {game}, network {number} | {row.checkpoint:.1f} | {scores} |" in found
+    searches = claims["runs"](most, "conqur", 10.0, 256)
+    seconds = [row.seconds for row in searches]
     assert f"took {min(seconds):.0f} to {max(seconds):.0f} seconds" in found
+    (alone,) = (row for row in searches if row.game == "MinAtar/SpaceInvaders")
+    assert f"{alone.checkpoint:.1f} to {alone.score:.1f}" in found
+    times = []
+    for name, (_, weight) in names.items():
+        old = {row.network: row.frames for row in claims["runs"](before, name, weight)}
+        new = claims["runs"](most, name, weight, 256)
+        times.append(statistics.mean(row.frames / old[row.network] for row in new))
+    assert "{:.1f} times those of 16 nodes with ConQUR, {:.1f} times".format(*times) in found
 
 
 def test_the_first_runs_on_atari_are_told_as_they_came_out():
@@ -707,28 +731,29 @@ def test_the_first_runs_on_atari_are_told_as_they_came_out():
     assert "nine of its twelve runs" in found
     runs = {
         (row.game.removeprefix("ALE/").removesuffix("-v5"), row.algorithm): row
-        for row in (results.rows)
+        for row in results.rows
     }
     for game in ("Breakout", "Krull", "Pong", "Seaquest", "UpNDown"):
         rows = [runs.get((game, name)) for name in ("multi-dqn", "conqur")]
-        before = max(row.checkpoint for row in rows if row)  # of UpNDown it was 787 on the H200
-        digits = 1 if before < 1000 and game != "UpNDown" else 0
-        cells = [f"{before + 1e-9:,.{digits}f}"]
+        before = dict.fromkeys(f"{row.checkpoint:,.1f}" for row in rows if row)
+        cells = [", ".join(before)]
         for row in rows:
             gain = "" if row is None else "0"
             if row is not None and row.gain:
                 told = (row.gain, row.gain_low, row.gain_high)
-                gain = "{:+,.{d}f} ({:,.{d}f} to {:,.{d}f})".format(*told, d=digits)
-            cells += ["" if row is None else f"{row.score + 1e-9:,.{digits}f}", gain]
-        line = f"| {game} | {' | '.join(cells)} |".replace("-", "−").replace("|  |", "| |")
-        assert line.replace("|  |", "| |") in found
+                gain = "{:+,.1f} ({:,.1f} to {:,.1f})".format(*told)
+            cells += ["" if row is None else f"{row.score:,.1f}", gain]
+        best = ("–" if row is None else f"{row.best_evaluation:,.1f}" for row in rows)
+        line = f"| {game} | {' | '.join(cells)} | {', '.join(best)} |".replace("-", "−")
+        assert re.sub(" +", " ", line) in found
     ours, multi = (runs["Krull", name] for name in ("conqur", "multi-dqn"))
     told = (ours.checkpoint, ours.score_by_score, multi.score_by_score)
     assert "from {:,.0f} to {:,.0f} points with λ = 10 and to {:,.0f} in".format(*told) in found
     pong = runs["Pong", "multi-dqn"]
-    assert f"falls from {pong.checkpoint + 1e-9:.1f} to {pong.score_by_score:.1f}" in found
-    upndown = runs["UpNDown", "multi-dqn"]
-    assert f"the sixteen heads reach {upndown.score:,.0f}" in words("README.md")
+    assert f"falls from {pong.checkpoint:.1f} to {pong.score_by_score:.1f}" in found
+    told = (runs["UpNDown", name].score for name in ("conqur", "multi-dqn"))
+    readme = "comes to {:,.0f}, and multi-DQN, which has no penalty, to {:,.0f}".format(*told)
+    assert readme in words("README.md")
 
 
 def test_the_readme_begins_with_what_was_found():

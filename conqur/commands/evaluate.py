@@ -15,8 +15,18 @@ from rich.text import Text
 
 from conqur._files import replacing
 from conqur._messages import printable
-from conqur.commands.support import Flag, announcer, named_as_typed, network_name, option, warn
+from conqur.commands.support import (
+    Flag,
+    UsageError,
+    announcer,
+    named_as_typed,
+    network_name,
+    option,
+    say,
+)
+from conqur.runs.layout import CONFIG, EVALUATION
 
+EPSILON = 0.001
 COPIES = 16
 """Copies of the environment for each network, unless there are fewer episodes."""
 
@@ -37,11 +47,11 @@ class Evaluate:
 
     The table's intervals are over episodes: how well a network's own score is known. Where a run
     has several seeds, a second table has the mean of each λ over its seeds, with intervals over
-    seeds, and its lead over λ = 0. Without --json, a training run's scores by these rules are kept
-    as evaluation.json in its folder, for `conqur report`.
+    seeds, and its lead over λ = 0. With --keep the scores of a training run stay in its folder as
+    evaluation.json, in place of earlier ones, and its report shows them.
 
     Examples:
-      conqur evaluate runs/CartPole-v1-dqn --episodes 100
+      conqur evaluate runs/CartPole-v1-dqn --episodes 100 --keep
       conqur evaluate runs/ALE-Pong-v5-dqn --sticky 0.25 --json
     """
 
@@ -57,10 +67,12 @@ class Evaluate:
     """Atari: the probability that the emulator repeats the last action instead."""
     preprocessing: Annotated[str | None, option("NAME", "that of its training")] = None
     """Atari: how pictures are made, see `conqur train --help`."""
-    epsilon: float = 0.001
+    epsilon: float = EPSILON
     """The probability of a random action."""
     seed: int = 0
     """Of the starts and of the random actions."""
+    keep: Flag = False
+    """Keep the scores in the run's folder, for `conqur report`."""
     json: Flag = False
     """Print everything as one JSON object, with the score of every episode."""
 
@@ -75,6 +87,8 @@ class Evaluate:
         from conqur.pretrained import find_networks, load, together
         from conqur.pretrained.playing import arena
 
+        if self.keep:
+            self._check_kept()
         for name in ("episodes", "frames"):
             if getattr(self, name) is not None:
                 _checks.short_count(name, getattr(self, name))
@@ -119,7 +133,28 @@ class Evaluate:
             print(found)
         else:
             self._show(place.name, rows, paths)
-            self._keep(found)
+        if self.keep:
+            with replacing(self.checkpoint / EVALUATION, follow=False) as file:
+                file.write(f"{found}\n".encode())
+            say(f"Next: {shlex.join(['conqur', 'report', str(self.checkpoint)])}")
+
+    def _check_kept(self) -> None:
+        """Refuse to keep what a report would take for something else."""
+        from conqur.runs.files import Damaged, read_json
+
+        try:
+            settings = read_json(self.checkpoint / CONFIG)
+        except (Damaged, OSError):
+            settings = {}
+        if "algorithm" not in settings:
+            raise UsageError("--keep is for the folder of a `conqur train` run")
+        if self.sticky or self.preprocessing is not None or self.epsilon != EPSILON:
+            raise UsageError(
+                "--keep is for scores by the rules: leave out --sticky, --preprocessing and "
+                "--epsilon"
+            )
+        if self.env not in (None, settings.get("environment")):
+            raise UsageError("--keep is for scores in the environment of the run's training")
 
     def _show(self, environment: str, rows: list[dict[str, Any]], paths: Sequence[Path]) -> None:
         names = [network_name(row["network"]) for row in rows]
@@ -131,29 +166,6 @@ class Evaluate:
         by_weight = _by_weight(rows)
         if of_training and any(len(means) > 1 for means in by_weight.values()):
             console.print(_seeds_table(by_weight))
-
-    def _keep(self, found: str) -> None:
-        """Leave the scores of a training run, by the rules, where its report reads them."""
-        from conqur.runs.layout import LOG
-        from conqur.suite.jobs import EVALUATION
-        from conqur.tuning_run import TREE
-
-        ruled = (self.env, self.preprocessing, self.sticky, self.epsilon) == (None, None, 0, 0.001)
-        of_training = (self.checkpoint / LOG).is_file() and not (self.checkpoint / TREE).exists()
-        if not (ruled and of_training):
-            return
-        try:
-            with replacing(self.checkpoint / EVALUATION, follow=False) as file:
-                file.write(f"{found}\n".encode())
-        except OSError as error:
-            warn(f"the scores were not kept in {self.checkpoint}: {error.strerror}")
-            return
-        Console().print(
-            f"Next: {shlex.join(['conqur', 'report', str(self.checkpoint)])} (the scores are kept)",
-            soft_wrap=True,
-            highlight=False,
-            markup=False,
-        )
 
 
 def _table(environment: str, names: Sequence[str], rows: list[dict[str, Any]]) -> Table:

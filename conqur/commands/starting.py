@@ -46,10 +46,7 @@ def header(config: "TrainConfig", settings: str, folder: Path) -> str:
     """
     import jax
 
-    weights = ", ".join(f"{weight:g}" for weight in config.penalty_weights)
-    if any(config.penalty_weights):
-        end = [_annealed_at_end(config, weight) for weight in config.penalty_weights]
-        weights += f", annealed to {', '.join(f'{weight:.2g}' for weight in end)} by the end"
+    weights = ", ".join(_annealed(config, weight) for weight in config.penalty_weights)
     seeds = f"seed {config.seeds[0]}" if len(config.seeds) == 1 else f"{len(config.seeds)} seeds"
     several = len(config.members) > 1
     networks = f"{len(config.members)} networks" if several else "one network"
@@ -61,12 +58,15 @@ def header(config: "TrainConfig", settings: str, folder: Path) -> str:
     )
 
 
-def _annealed_at_end(config: "TrainConfig", weight: float) -> float:
-    """λ in effect when the run is over."""
+def _annealed(config: "TrainConfig", weight: float) -> str:
+    """λ, and what of it is in effect when the run is over."""
+    from conqur.environments.data import is_data
     from conqur.regression import annealed_penalty_weight
 
-    halfway = config.anneal_halfway
-    return float(annealed_penalty_weight(weight, config.updates, halfway=halfway))
+    begin = 0 if is_data(config.environment) else config.learning_starts
+    updates = max(0, config.steps - begin) // config.update_every
+    end = annealed_penalty_weight(weight, updates, halfway=config.anneal_halfway)
+    return f"{weight:g}, annealed from 0 to {end:.2g}" if weight else f"{weight:g}"
 
 
 def is_code(environment: str) -> bool:

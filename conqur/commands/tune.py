@@ -307,7 +307,8 @@ class Tune:
                     save_every=self.save_every,
                 )
         except KeyboardInterrupt:  # the second one, or one while the best node is chosen
-            say(f"What was saved last is kept. Go on with: {_resume(run.path)}")
+            saved = "Nothing" if run.last_step is None else f"Level {run.last_step}"
+            say(f"{saved} was saved last. Go on with: {_resume(run.path)}")
             raise
 
     def _network(self) -> "tuple[Path | None, Pretrained]":

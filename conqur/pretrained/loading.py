@@ -17,6 +17,7 @@ from conqur.pretrained.native import Native
 from conqur.pretrained.network import Pretrained
 from conqur.pretrained.sb3 import StableBaselines3
 from conqur.pretrained.tensor_bundle import is_bundle
+from conqur.runs.layout import NETWORKS
 
 
 def formats(mapping: Path | None = None) -> tuple[Format, ...]:
@@ -148,7 +149,7 @@ def _format(content: Content, mapping: str | Path | None) -> Format:
     path = content.path
     known = formats(None if mapping is None else Path(mapping))
     if path.is_dir():
-        kept = sorted((path / "networks").glob("*.safetensors"))
+        kept = sorted((path / NETWORKS).glob("*.safetensors"))
         named = f"; name a network of the run, such as {kept[0]}" if kept else ""
         raise ValueError(f"{path} cannot be read: it is a folder{named}")
     if not path.is_file():

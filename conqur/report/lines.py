@@ -61,8 +61,8 @@ def finite(value: Any) -> float:
     return float(value)
 
 
-def whole(value: Any, *, at_least: int = 0) -> int:
+def whole(value: Any) -> int:
     """A whole number, if it is one."""
-    if type(value) is not int or not at_least <= value < 2**40:
+    if type(value) is not int or not 0 <= value < 2**40:
         raise ValueError(f"{str(value)[:40]!r} is no whole number that can be")
     return value

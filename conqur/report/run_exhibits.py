@@ -101,7 +101,7 @@ def _tree(run: TunedRun) -> Exhibit:
         paper="Fig. 1",
         words="All nodes; a score that is not known is empty. The checkpoint is level 0.",
         head=Node._fields,
-        rows=tuple(tuple(node._replace(level=node.level + 1)) for node in run.nodes.values()),
+        rows=tuple(tuple(node) for node in run.nodes.values()),
         figures=(Figure("", search_tree(run)),),
     )
 
@@ -133,9 +133,9 @@ def _played_again(run: TunedRun) -> Exhibit | None:
         paper="",
         words=(
             f"All {len(played)} nodes that were left were played again, on starts that they had in "
-            "common; the better half played on, twice as long, until one was left. Shown are mean "
-            "scores and the number of episodes. The best of many is too good to be true: what it "
-            "is worth is above, on starts of its own."
+            "common; the better half played on, up to twice as long, until one was left. Shown are "
+            "mean scores and the number of episodes. The best of many is too good to be true: what "
+            "it is worth is above, on starts of its own."
         ),
         head=("Node", "Score", "Episodes"),
         rows=tuple((str(found.node), found.mean, found.episodes) for found in ranked),
@@ -242,7 +242,7 @@ def _course(run: TunedRun, node: Node, gains: bool) -> tuple[list[float], list[f
     rows = [(float(row.level), row.mean) for row in run.played if row.node in ancestors]
     if gains:
         rows = [
-            (ancestor.level + 1.0, -ancestor.score)
+            (float(ancestor.level), -ancestor.score)
             for ancestor in ancestors.values()
             if ancestor.score is not None
         ]

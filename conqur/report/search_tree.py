@@ -109,7 +109,7 @@ def node_data(run: TunedRun) -> str:
 def details(run: TunedRun, node: Node, played: Mapping[int, Played]) -> list[str]:
     """What is told of a node, in words; `detail_names` has the names."""
     return [
-        "the checkpoint" if node.parent is None else f"level {node.level + 1}, {node.kind}",
+        "the checkpoint" if node.parent is None else f"level {node.level}, {node.kind}",
         node.status,
         node.assigned_how or "–",
         *(_written(run.for_people(value)) for value in (node.score, node.calibrated)),
@@ -166,9 +166,9 @@ def _levels(nodes: Sequence[Node], at: Mapping[int, Place]) -> str:
     xs = {node.level: at[node.id].x for node in nodes}
     step = next((s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500) if len(xs) / s <= 20), 1000)
     return "".join(
-        f'<text x="{x:.1f}" y="10" text-anchor="middle">{level + 1}</text>'
+        f'<text x="{x:.1f}" y="10" text-anchor="middle">{level}</text>'
         for level, x in sorted(xs.items())
-        if (level + 1) % step == 0
+        if level % step == 0
     )
 
 

@@ -94,7 +94,7 @@ def _lede(results: Results, exhibits: Sequence[Exhibit]) -> str:
     tables = [e for e in exhibits if e.key.partition("-")[0] == key and e.rows]
     if not tables:
         return (
-            "No score is of fresh episodes yet: conqur evaluate RUN brings them."
+            "No score is of fresh episodes yet: conqur evaluate RUN --keep brings them."
             if results.command == "train" and not results.rows
             else "Nothing is compared here: there is nothing to compare with."
         )

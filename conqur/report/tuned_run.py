@@ -21,7 +21,7 @@ from conqur.tuning_run import EVALUATIONS, SUMMARY, TREE
 
 
 class Node(NamedTuple):
-    """A line of `tree.jsonl`; numbers that are not known are None."""
+    """A line of `tree.jsonl`; numbers that are not known are None. The checkpoint is level 0."""
 
     id: int
     parent: int | None
@@ -123,7 +123,7 @@ class TunedRun:
     @property
     def level(self) -> int:
         """How many levels of the tree are known; the log may be ahead of it."""
-        return max(node.level for node in self.nodes.values()) + 1
+        return max(node.level for node in self.nodes.values())
 
     def for_people(self, score: float | None) -> float | None:
         """A score as people read it: gains on the checkpoint are stored with the sign turned."""
@@ -180,7 +180,7 @@ def read_tuned(folder: Path) -> TunedRun:
         parent = None if node.parent is None else known.get(node.parent)
         if parent is not None and parent.level >= node.level:
             raise RunError(f"{folder} is damaged: node {node.id} is not below its parent")
-    last = max(node.level for node in nodes) + 1
+    last = max(node.level for node in nodes)
     reached = tuple(row for step, row in sorted(levels.items()) if step <= last)
     return TunedRun(folder, config, manifest, known, played, reached, summary)
 
@@ -226,8 +226,7 @@ def _node(row: dict[str, Any]) -> Node:
     numbers = (number_or_none(row[name]) for name in ("score", "calibrated", "penalty", "bellman"))
     kind, status, how = (str(row[name]) for name in ("kind", "status", "assigned_how"))
     parent = None if row["parent"] is None else whole(row["parent"])
-    level = whole(row["level"], at_least=-1)
-    return Node(whole(row["id"]), parent, level, kind, status, how, *numbers)
+    return Node(whole(row["id"]), parent, whole(row["level"]), kind, status, how, *numbers)
 
 
 def _candidate(row: dict[str, Any]) -> Candidate:

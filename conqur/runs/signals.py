@@ -1,6 +1,7 @@
 """Being asked to stop."""
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -24,11 +25,14 @@ class StopRequest:
 
 
 @contextlib.contextmanager
-def stop_requested() -> Iterator[StopRequest]:
+def stop_requested(answer: str = "") -> Iterator[StopRequest]:
     """Turn the first Ctrl-C or SIGTERM into a flag, so that a loop can save and end.
 
     The second one acts as it would have without this. Outside the main thread, which alone gets
     signals, the flag is never set.
+
+    Args:
+        answer: said at once on stderr, where it takes long until the loop looks.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
@@ -45,6 +49,9 @@ def stop_requested() -> Iterator[StopRequest]:
     def ask(number: int, frame: FrameType | None) -> None:
         request.signal = signal.Signals(number)
         restore()
+        if answer:
+            with contextlib.suppress(OSError):  # nobody may be there to read it
+                os.write(2, f"\n{answer}\n".encode())  # whatever else is being written just now
 
     for number in taken:
         signal.signal(number, ask)

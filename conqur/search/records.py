@@ -125,7 +125,7 @@ def _record(node: Node) -> dict[str, Any]:
     return {
         "id": node.id,
         "parent": node.parent,
-        "level": node.level,
+        "level": node.level + 1,  # as in the log: 1 is the first, 0 the checkpoint
         "kind": node.kind,
         "score": finite(node.score),
         "calibrated": finite(node.calibrated),

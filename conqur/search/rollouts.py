@@ -27,7 +27,7 @@ LARGEST = 1e15
 """Weights beyond this make values that 32 bits do not hold."""
 
 
-class Played(NamedTuple):
+class Standing(NamedTuple):
     """What one of many regressors scored before it was out."""
 
     mean: float
@@ -129,7 +129,7 @@ class Rollouts:
 
     def best_of(
         self, thetas: Sequence[Any], *, episodes: int, seed: int, budget: int | None = None
-    ) -> tuple[int, list[Played]]:
+    ) -> tuple[int, list[Standing]]:
         """Which regressor is best, with few episodes, and what each scored: successive halving.
 
         All play; the better half plays twice as many, on fresh starts, and so on until one is
@@ -158,7 +158,7 @@ class Rollouts:
             alive = alive[: max(1, left // 2)]
             done += left * each
         means = [float(np.mean(found)) if found else math.nan for found in scores]
-        return alive[0], [Played(m, len(s)) for m, s in zip(means, scores, strict=True)]
+        return alive[0], [Standing(m, len(s)) for m, s in zip(means, scores, strict=True)]
 
     def close(self) -> None:
         """Release the environments."""

@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from conqur.report.lines import finite
+from conqur.report.lines import finite, read_rows, whole
 from conqur.report.trained_runs import grid_of, on_grid, read_curves
 from conqur.report.tuned_run import read_played
 from conqur.runs import RunError
 from conqur.runs.files import Damaged, file_size, read_json
-from conqur.runs.layout import CONFIG, LOG
-from conqur.suite.jobs import EVALUATION, Job, State, state
+from conqur.runs.layout import CONFIG, EVALUATION, LOG
+from conqur.suite.jobs import Job, State, state
 from conqur.suite.tables import RankedNode, Trained, TrainedPoint, Tuned, TunedPoint
 from conqur.tuning_run import EVALUATIONS, SUMMARY
 
@@ -73,6 +73,14 @@ def trained_rows(folder: Path, about: dict[str, Any]) -> list[Trained]:
         )
         for network in found.get("networks", [found])
     ]
+
+
+def is_outdated(folder: Path) -> bool:
+    """Whether a training run went on after its networks were evaluated."""
+    found = read_json(folder / EVALUATION)
+    steps = [network["network"].get("step") for network in found.get("networks", [found])]
+    logged = read_rows(folder / LOG, lambda row: whole(row["step"]))
+    return any(isinstance(step, int) and step < max(logged, default=0) for step in steps)
 
 
 def trained_points(folder: Path, about: dict[str, Any]) -> list[TrainedPoint]:

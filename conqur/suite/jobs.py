@@ -7,11 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from conqur.runs.files import Damaged, read_json
-from conqur.runs.layout import CHECKPOINTS, CONFIG, NETWORKS
+from conqur.runs.layout import CHECKPOINTS, CONFIG, EVALUATION, NETWORKS
 from conqur.tuning_run import SUMMARY
-
-EVALUATION = "evaluation.json"
-"""What `conqur evaluate` found of a training's networks."""
 
 
 class State(enum.StrEnum):

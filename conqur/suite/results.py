@@ -1,6 +1,7 @@
 """What there is to report of a study or of single runs: tables, from wherever they are."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,18 +9,19 @@ from typing import Any
 
 from conqur.runs import RunError
 from conqur.runs.files import Damaged, file_size, read_json
-from conqur.runs.layout import CONFIG, LOG, MANIFEST
+from conqur.runs.layout import CONFIG, EVALUATION, LOG, MANIFEST
 from conqur.suite.collecting import (
     collect,
     collect_curves,
     collect_nodes,
+    is_outdated,
     ranked_nodes,
     trained_points,
     trained_rows,
     tuned_points,
     tuned_rows,
 )
-from conqur.suite.jobs import EVALUATION, Job
+from conqur.suite.jobs import Job
 from conqur.suite.study import read_study
 from conqur.suite.tables import (
     CURVES,
@@ -137,7 +139,7 @@ def read_runs(folders: Sequence[Path]) -> Results:
                     "preset": "",
                 }
                 points += trained_points(folder, about)
-                if (folder / EVALUATION).exists():
+                if (folder / EVALUATION).exists() and not is_outdated(folder):
                     rows += trained_rows(folder, about)
                     done += 1
             else:
@@ -279,10 +281,27 @@ def _arm(config: dict[str, Any]) -> str:
 
 
 def manifest(runs: Sequence[Path]) -> dict[str, Any]:
-    """What the first of some runs was made with, and the commits of all, where that is known."""
+    """What the first of some runs was made with, and on what each of them, if not all alike."""
     every = [_json_or_nothing(run / MANIFEST) for run in runs]
-    commits = {str(each["commit"]) for each in every if each.get("commit")}
-    return every[0] | ({"commits": sorted(commits)} if len(commits) > 1 else {})
+    made_on = Counter(_made_on(each) for each in every if each)
+    told = {machine: f"{count} runs" for machine, count in made_on.items()}
+    return every[0] | ({"runs_made_on": told} if len(told) > 1 else {})
+
+
+def _made_on(made_with: dict[str, Any]) -> str:
+    """Machine, versions and commit of a run, in words."""
+    device, packages = (_part(made_with, name) for name in ("device", "packages"))
+    kind, processor = device.get("kind"), device.get("processor")
+    machine = processor if kind == "cpu" else f"{kind}, {processor}"
+    return (
+        f"{machine}; Python {made_with.get('python')}; jax {packages.get('jax')}; commit "
+        f"{made_with.get('commit')}"
+    )
+
+
+def _part(made_with: dict[str, Any], name: str) -> dict[str, Any]:
+    found = made_with.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def _text_or_nothing(path: Path) -> str:

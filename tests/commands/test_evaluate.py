@@ -54,7 +54,7 @@ def test_several_networks_play_the_same_starts(conqur, minatar, tmp_path):
 
 
 def test_the_table_names_the_networks(conqur, minatar):
-    status, out, _ = conqur("evaluate", minatar, "--episodes", 2, "--epsilon", 0.01)
+    status, out, _ = conqur("evaluate", minatar, "--episodes", 2)
     assert status == 0
     assert "Scores in MinAtar/Breakout" in out
     for words in ("λ 0, seed 0", "λ 0.5, seed 1", "95 % interval", "over episodes"):
@@ -87,28 +87,47 @@ def test_seeds_are_summed_up_by_penalty_weight(capsys, monkeypatch):
     assert single == [2, 1, 9, 6.5]  # one seed has no interval
 
 
-def test_scores_of_a_run_by_the_rules_are_kept_for_its_report(conqur, minatar, tmp_path):
+def test_scores_are_kept_for_the_report_of_a_run(conqur, minatar, tmp_path):
     run = shutil.copytree(minatar, tmp_path / "run")
-    out = conqur("evaluate", run, "--episodes", 2, "--epsilon", 0.5)[1]
-    assert "Over seeds" in out
-    assert "Next" not in out
+    assert "Over seeds" in conqur("evaluate", run, "--episodes", 2)[1]
     assert not (run / "evaluation.json").exists()
-    out = conqur("evaluate", run, "--episodes", 2)[1]
-    assert f"Next: conqur report {run} (the scores are kept)" in out
-    kept = (run / "evaluation.json").read_text()
-    assert kept == conqur("evaluate", run, "--episodes", 2, "--json")[1]
-    out = conqur("report", run)[1]
-    assert "No score is of fresh episodes yet" not in (run / "report.html").read_text()
+    _, out, err = conqur("evaluate", run, "--episodes", 2, "--keep", "--json")
+    assert f"Next: conqur report {run}" in " ".join(err.split())
+    assert (run / "evaluation.json").read_text() == out
+    assert conqur("report", run)[0] == 0
+    missing = "No score is of fresh episodes yet"
+    assert missing not in (run / "report.html").read_text()
+    with (run / "log.jsonl").open("a") as log:  # it went on
+        last = json.loads((run / "log.jsonl").read_text().splitlines()[-1])
+        log.write(json.dumps(last | {"step": 240}) + "\n")
+    assert conqur("report", run)[0] == 0
+    assert missing in (run / "report.html").read_text()
 
 
-def test_where_scores_cannot_be_kept_they_are_still_shown(conqur, cartpole, tmp_path):
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--epsilon", 0.5), "--keep is for scores by the rules"),
+        (("--env", "CartPole-v0"), "in the environment of the run's training"),
+    ],
+)
+def test_what_a_report_would_take_for_something_else_is_not_kept(conqur, cartpole, options, words):
+    status, _, err = conqur("evaluate", cartpole, "--episodes", 2, "--keep", *options)
+    assert status == 2
+    assert words in err
+
+
+def test_scores_are_kept_of_training_runs_only(conqur, cartpole, tmp_path):
+    (network,) = (cartpole / "networks").iterdir()
+    for path in (network, tmp_path):
+        status, _, err = conqur("evaluate", path, "--keep")
+        assert (status, err.count("--keep is for the folder of a `conqur train` run")) == (2, 1)
     run = shutil.copytree(cartpole, tmp_path / "run")
     (run / "evaluation.json").mkdir()
-    status, out, err = conqur("evaluate", run, "--episodes", 2)
-    assert status == 0
-    assert "λ 0, seed 0" in out
-    assert f"the scores were not kept in {run}" in err
-    assert "Over seeds" not in out
+    status, out, err = conqur("evaluate", run, "--episodes", 2, "--keep")
+    assert status == 1
+    assert "λ 0, seed 0" in out  # shown, though they cannot be kept
+    assert len(err.strip().splitlines()[-1]) < 200
 
 
 def test_copies_of_a_network_are_no_seeds(conqur, cartpole, tmp_path):

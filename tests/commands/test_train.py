@@ -100,7 +100,8 @@ def test_a_name_that_two_games_have_is_told_apart(capsys):
     for typed, other in (("Breakout", "; MinAtar's is MinAtar/Breakout"), ("Pong", "")):
         command = parse(["train", typed])
         command._say_which_game(command._config())
-        assert (f"{typed} is ALE/{typed}-v5 here{other}." in capsys.readouterr().err) == bool(other)
+        told = capsys.readouterr().err
+        assert told == (f"{typed} is ALE/{typed}-v5 here{other}.\n" if other else "")
 
 
 def test_it_says_what_it_is_about_to_do(conqur, tmp_path, monkeypatch):
@@ -111,7 +112,7 @@ def test_it_says_what_it_is_about_to_do(conqur, tmp_path, monkeypatch):
     several = ("--algorithm", "ddqn", "--seeds", 2, "--penalty-weight", 0, 0.5)
     err = conqur("train", *MINATAR, *several)[2]
     updates = 160 - 40  # of λ t/(t + 2·10⁶)
-    words = f"4 networks (λ 0, 0.5, annealed to 0, {0.5 * updates / 2e6:.1g} by the end; "
+    words = f"4 networks (λ 0, 0.5, annealed from 0 to {0.5 * updates / 2e6:.1g}; "
     words += "2 seeds), 160 steps each, preset minatar, on cpu, in "
     means = "; return and loss are means over the networks"
     folder = "runs/MinAtar-Breakout-ddqn-2"

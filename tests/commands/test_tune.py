@@ -1,9 +1,9 @@
 """Tuning runs end to end: what they leave behind, and that they survive."""
 
 import json
-import math
 import os
 import re
+import shlex
 import shutil
 import signal
 from dataclasses import replace
@@ -16,10 +16,9 @@ from tiny_runs import sentence
 from conqur import tuning_run
 from conqur.commands.tune import Tune, _header
 from conqur.pretrained import load, to_bytes
-from conqur.search import display as search_display
 from conqur.search.config import PRESETS
-from conqur.search.display import Lines
 from conqur.suite import collecting
+from conqur.tuning import Tuning
 
 TINY = (
     *("--preset", "paper-8"),
@@ -58,7 +57,7 @@ def test_the_tree_has_a_line_for_every_node(tuned):
     by_id = {row["id"]: row for row in rows}
     for row in rows[1:]:
         assert by_id[row["parent"]]["level"] < row["level"]
-        assert row["kind"] == ("dive" if row["level"] == 3 else "expansion")
+        assert row["kind"] == ("dive" if row["level"] == 4 else "expansion")
         assert row["score"] == pytest.approx(row["bellman"] + 10 * row["penalty"], rel=1e-4)
     statuses = [row["status"] for row in rows]
     assert statuses.count("frontier") == 4
@@ -99,7 +98,7 @@ def test_the_summary_says_what_was_found(tuned):
     assert len({row["node"] for row in again}) == len(again) == summary["candidates"]
     longest = [row for row in again if row["episodes"] == max(r["episodes"] for r in again)]
     assert max(longest, key=lambda row: row["mean"])["node"] == chosen["node"]
-    made = {node["id"]: node["level"] + 1 for node in lines(tuned / "tree.jsonl")}
+    made = {node["id"]: node["level"] for node in lines(tuned / "tree.jsonl")}
     assert chosen["level"] == made[chosen["node"]]
     assert summary["frames"] >= 5 * 40
     assert summary["played_frames"] > 0
@@ -205,25 +204,34 @@ def test_a_finished_run_without_its_network_goes_on(tuned, tmp_path, conqur):
     same_runs(copy, tuned)
 
 
-def test_the_first_ctrl_c_is_answered_within_the_level_and_the_second_says_how_to_go_on(
-    network, tmp_path, conqur, monkeypatch
+def test_the_first_ctrl_c_is_answered_at_once_and_the_second_says_how_to_go_on(
+    network, tmp_path, monkeypatch, capfd
 ):
-    class Impatient(Lines):
-        def announce(self, words):
-            self._last = -math.inf  # say all
-            super().announce(words)
-            if "level 2: playing with nodes" in words:
-                os.kill(os.getpid(), signal.SIGINT)
+    """Whatever the scoring: here nothing is played in a level."""
+    from conqur import cli
 
-    monkeypatch.setattr(search_display, "Lines", Impatient)
+    search = Tuning.search
+
+    def interrupted(self, begun):
+        for tree in search(self, begun):
+            if tree.level == 3:
+                for _ in range(2):
+                    os.kill(os.getpid(), signal.SIGINT)
+                    answers.append(capfd.readouterr().err)
+            yield tree
+
+    answers = []
+    monkeypatch.setattr(Tuning, "search", interrupted)
     folder = tmp_path / "run"
-    how = ("--scoring", "rollouts", "--rollout-episodes", "4")
-    status, _, err = conqur("tune", network, *TINY, *how, "--run-dir", folder)
-    assert status == 130
-    assert "stopping after this level (Ctrl-C: at once); level 2: playing with nodes" in err
-    assert f"Go on with: conqur tune --resume --run-dir {folder}" in " ".join(err.split())
+    typed = ["tune", str(network), *TINY, "--save-every", "1e-9", "--run-dir", str(folder)]
+    assert cli.run(typed) == 130
+    assert tuning_run.STOPPING in answers[0]
+    resume = f"conqur tune --resume --run-dir {folder}"
+    assert f"Level 2 was saved last. Go on with: {resume}" in " ".join(
+        capfd.readouterr().err.split()
+    )
     monkeypatch.undo()
-    assert conqur("tune", "--resume", "--run-dir", folder, "--json")[0] == 0
+    assert cli.run([*shlex.split(resume)[1:], "--json"]) == 0
 
 
 def test_what_is_no_better_than_the_checkpoint_is_not_handed_back(network, tmp_path, conqur):

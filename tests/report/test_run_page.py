@@ -38,11 +38,11 @@ def node(number, parent, level, score, status="expanded", kind="expansion"):
 
 
 TREE = [
-    node(0, None, -1, None),
-    node(1, 0, 0, 3.0),
-    node(2, 0, 0, 1.0, "evicted"),
-    node(3, 1, 1, 2.5, "frontier", "dive"),
-    node(4, 0, 2, 0.5, "frontier"),  # come back to: the checkpoint is two levels before
+    node(0, None, 0, None),
+    node(1, 0, 1, 3.0),
+    node(2, 0, 1, 1.0, "evicted"),
+    node(3, 1, 2, 2.5, "frontier", "dive"),
+    node(4, 0, 3, 0.5, "frontier"),  # come back to: the checkpoint is two levels before
 ]
 
 
@@ -150,10 +150,10 @@ def test_colours_rank_scores_within_a_level():
 
 
 def test_a_huge_tree_is_thinned_but_never_its_living_lineages(tmp_path):
-    nodes = [node(0, None, -1, None)]
+    nodes = [node(0, None, 0, None)]
     for level in range(MOST // 50):
         nodes += [
-            node(level * 100 + i + 1, max(0, (level - 1) * 100 + i + 1), level, 1.0, "evicted")
+            node(level * 100 + i + 1, max(0, (level - 1) * 100 + i + 1), level + 1, 1.0, "evicted")
             for i in range(100)
         ]
     for row in nodes[-3:]:
@@ -187,7 +187,7 @@ def test_what_comes_from_files_is_escaped(tmp_path):
 
 def test_gains_are_told_with_their_sign_and_diverged_nodes_are_left_out(tmp_path):
     nodes = [*TREE[:4], TREE[4] | {"score": -2.0, "calibrated": -2.0}]
-    nodes.append(node(5, 1, 2, None, "frontier"))
+    nodes.append(node(5, 1, 3, None, "frontier"))
     run = read_tuned(write_run(tmp_path / "run", nodes, scoring="rollouts"))
     page = html.unescape(render_run_page(run, ""))
     ranked = re.search(r"Nodes, best first</h2>.*?</section>", page, re.DOTALL)[0]

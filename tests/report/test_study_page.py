@@ -505,7 +505,7 @@ def test_a_training_run_has_a_page(tmp_path, conqur):
     assert status == 0
     assert out.startswith("g, DQN: 2,000 steps\n")
     page = (run / "report.html").read_text()
-    assert "conqur evaluate RUN brings them" in page
+    assert "conqur evaluate RUN --keep brings them" in page
     assert "Choices broken, per cent" in page
     assert "Mean Q-value" not in page  # nothing is known of it
     status, _, err = conqur("report", run, run, "--output", tmp_path / "both.html")

@@ -37,7 +37,7 @@ def write_run(folder):
     folder.mkdir()
     config = tune_config("paper-16", environment="CartPole-v1", checkpoint="", preprocessing="")
     (folder / "config.json").write_text(json.dumps(config.to_json()))
-    (folder / "tree.jsonl").write_text(line(0, None, -1) + line(1, 0, 0) + line(2, 0, 0))
+    (folder / "tree.jsonl").write_text(line(0, None, 0) + line(1, 0, 1) + line(2, 0, 1))
     return folder
 
 
@@ -263,7 +263,7 @@ def test_in_a_browser_the_page_loads_what_is_new_and_stays_where_it_was(tmp_path
         asked.append(0)
         if len(asked) == 3:
             with (folder / "tree.jsonl").open("a") as file:
-                file.write(line(3, 2, 1))
+                file.write(line(3, 2, 2))
         return fingerprint(folder)
 
     def render():

@@ -12,7 +12,7 @@ from conqur.report.study_page import study_exhibits
 from conqur.runs import RunError
 from conqur.suite import collect, collect_curves, collect_nodes, read_study
 from conqur.suite.local import next_job
-from conqur.suite.results import read_runs
+from conqur.suite.results import manifest, read_runs
 from conqur.suite.study import ARMS, Network, ready_studies
 from conqur.suite.tables import Tuned, TunedPoint, as_csv, as_parquet, read_csv
 
@@ -316,3 +316,22 @@ def test_tables_that_are_none_are_refused(tmp_path, text, words):
     file.write_text(text.replace("HEAD", ",".join(Tuned._fields)))
     with pytest.raises(ValueError, match=words):
         read_csv((Tuned,), file)
+
+
+def test_a_table_says_on_what_its_runs_were_made(tmp_path):
+    def made(name, kind, commit):
+        device = {"kind": kind, "processor": "Abacus"}
+        about = {"device": device, "packages": {"jax": "1.2"}, "python": "3.11", "commit": commit}
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.json").write_text(json.dumps(about))
+        return tmp_path / name
+
+    runs = [made("a", "cpu", "c0"), made("b", "cpu", "c0"), made("c", "H200", "c0")]
+    assert "runs_made_on" not in manifest(runs[:2])
+    assert manifest(runs)["device"]["kind"] == "cpu"
+    assert manifest(runs)["runs_made_on"] == {
+        "Abacus; Python 3.11; jax 1.2; commit c0": "2 runs",
+        "H200, Abacus; Python 3.11; jax 1.2; commit c0": "1 runs",
+    }
+    (tmp_path / "a" / "manifest.json").write_text('{"device": 3, "packages": []}')  # whatever it is
+    assert len(manifest(runs)["runs_made_on"]) == 3
