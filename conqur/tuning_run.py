@@ -84,6 +84,7 @@ def run_tuning(
             warn("the environments did not come back to where they were: new episodes begin")
     else:
         records.after(tree)
+        announce("starting: programs are compiled")
         _evaluate(tuning, tree, records, announce)
     begun, frames_per_step = tree, _frames_per_step(tuning)
     if tuning.rollouts is not None:
@@ -103,7 +104,7 @@ def run_tuning(
             if clock.monotonic() - last_save > save_every or stop:
                 _save(tuning, run, tree, records)
                 saved, last_save = tree.level, clock.monotonic()
-            if stop and tree.level < config.levels:
+            if stop:
                 return Found(tree.level, None, stop.signal)
             _watch(tuning, announce, f"level {tree.level + 1}: playing with nodes")
     if saved == tree.level:

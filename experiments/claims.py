@@ -82,7 +82,8 @@ def _exact() -> Iterable[Claim]:
         "the choices: measured directly; harm: not shown",
         "5 MinAtar networks",
         f"of the choices behind plain Q-learning's labels {min(unkept):.2g} to {max(unkept):.2g} % "
-        f"cannot be kept by any last layer, {min(broken):.1f} to {max(broken):.1f} % are broken",
+        f"cannot be kept by any last layer, {min(broken):.1f} to {max(broken):.1f} % are broken "
+        "(from game to game; means of three repetitions)",
     )
 
 

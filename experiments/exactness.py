@@ -1,6 +1,6 @@
 """How consistent is what training commits to, and what does the penalty become when λ grows?
 
-    python experiments/exactness.py --output results/exactness        half an hour on two cores
+    python experiments/exactness.py --output results/exactness        half an hour on one core
 
 For the first bundled network of each MinAtar game, writes
 

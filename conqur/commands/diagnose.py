@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import tyro
 
 from conqur.commands.network_files import one_network
-from conqur.commands.starting import is_code
+from conqur.commands.starting import free_file, is_code
 from conqur.commands.support import (
     Flag,
     UsageError,
@@ -33,7 +33,8 @@ class Diagnose:
     pictures of it all.
 
     Of the folder of a `conqur tune` run, the history is read instead (and left as it is): the
-    choices that its nodes are committed to, and what the best node makes of them.
+    choices that its nodes are committed to, and what the node with the best score makes of them,
+    which need not be the node that rollouts chose in the end.
 
     With d independent features any choices in up to d states hold together: have many more states
     than features (--levels times --transitions).
@@ -74,7 +75,9 @@ class Diagnose:
     """How often all of it is repeated, each time with the next seed."""
     seed: int = 0
     """Of everything random."""
-    output: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("conqur-diagnosis.html")
+    output: Annotated[
+        Path | None, option("FILE", "conqur-diagnosis.html, or the next free name")
+    ] = None
     """The page to write (HTML, self-contained)."""
     json: Flag = False
     """Print all that was measured as one JSON object."""
@@ -84,17 +87,18 @@ class Diagnose:
         from conqur._files import replacing
         from conqur.diagnosis import is_tune_run
 
-        check_writable("--output", self.output, keep=[self.checkpoint])
+        output = self.output or free_file("conqur-diagnosis.html")
+        check_writable("--output", output, keep=[self.checkpoint])
         started = time.monotonic()
         with named_as_typed(OPTIONS):
             told = self._of_run(command) if is_tune_run(self.checkpoint) else self._told(command)
-        with replacing(self.output) as file:
+        with replacing(output) as file:
             file.write(told.page.encode())
         if self.json:
-            print(json.dumps(told.values | {"page": str(self.output), "summary": told.summary}))
+            print(json.dumps(told.values | {"page": str(output), "summary": told.summary}))
             return
         print(f"{told.headline}.\n\n{told.summary}\n")
-        print(f"Took {time.monotonic() - started:.0f} s. Page: {self.output.resolve()}")
+        print(f"Took {time.monotonic() - started:.0f} s. Page: {output.resolve()}")
 
     def _told(self, command: str) -> "_Told":
         """Of a network."""

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -25,6 +25,9 @@ from conqur.commands.support import (
     say,
 )
 from conqur.runs.layout import CONFIG, EVALUATION
+
+if TYPE_CHECKING:
+    from conqur.pretrained import Pretrained
 
 EPSILON = 0.001
 COPIES = 16
@@ -87,13 +90,13 @@ class Evaluate:
         from conqur.pretrained import find_networks, load, together
         from conqur.pretrained.playing import arena
 
-        if self.keep:
-            self._check_kept()
         for name in ("episodes", "frames"):
             if getattr(self, name) is not None:
                 _checks.short_count(name, getattr(self, name))
         paths = find_networks(self.checkpoint)
         networks = [load(path) for path in paths]
+        if self.keep:
+            self._check_kept(networks)
         place = arena(networks, self.env, sticky=self.sticky, preprocessing=self.preprocessing)
         episodes, frames = self.episodes, self.frames
         if episodes is None and frames is None:
@@ -138,8 +141,9 @@ class Evaluate:
                 file.write(f"{found}\n".encode())
             say(f"Next: {shlex.join(['conqur', 'report', str(self.checkpoint)])}")
 
-    def _check_kept(self) -> None:
-        """Refuse to keep what a report would take for something else."""
+    def _check_kept(self, networks: "Sequence[Pretrained]") -> None:
+        """Refuse to keep what a report, or a study, would take for something else."""
+        from conqur.environments.data import is_data
         from conqur.runs.files import Damaged, read_json
 
         try:
@@ -153,8 +157,12 @@ class Evaluate:
                 "--keep is for scores by the rules: leave out --sticky, --preprocessing and "
                 "--epsilon"
             )
-        if self.env not in (None, settings.get("environment")):
+        trained_in = str(settings.get("environment"))
+        if self.env not in (None, trained_in) and not is_data(trained_in):
             raise UsageError("--keep is for scores in the environment of the run's training")
+        steps = [network.origin.get("step") for network in networks]
+        if any(step is None or step < settings.get("steps", 0) for step in steps):
+            raise UsageError("--keep is for a run that is at its end, and this one is not")
 
     def _show(self, environment: str, rows: list[dict[str, Any]], paths: Sequence[Path]) -> None:
         names = [network_name(row["network"]) for row in rows]

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from conqur.commands.starting import free_file
 from conqur.commands.support import (
     Flag,
     UsageError,
@@ -42,7 +43,7 @@ class Play:
     """A network file, or a run's folder (of several networks, the first)."""
     env: Annotated[str | None, option("ENV", "what the network was trained on")] = None
     """The environment, by a name that `conqur train` takes."""
-    output: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("conqur-play.mp4")
+    output: Annotated[Path | None, option("FILE", "conqur-play.mp4, or the next free name")] = None
     """The video to write: .mp4 or .gif."""
     steps: int = 3000
     """The game is cut after so many steps."""
@@ -70,9 +71,10 @@ class Play:
         from conqur.pretrained.playing import arena
         from conqur.video import record
 
-        if self.output.suffix.lower() not in (".gif", ".mp4"):
-            raise UsageError(f"--output must end in .mp4 or .gif, got {self.output}")
-        check_writable("--output", self.output)
+        output = self.output or free_file("conqur-play.mp4")
+        if output.suffix.lower() not in (".gif", ".mp4"):
+            raise UsageError(f"--output must end in .mp4 or .gif, got {output}")
+        check_writable("--output", output)
         _checks.count("max_steps", self.steps)
         _checks.count("fps", self.fps)
         _checks.number("epsilon", self.epsilon, at_least=0, at_most=1)
@@ -92,7 +94,7 @@ class Play:
                 recording = record(
                     together([network]),
                     environment,
-                    path=self.output,
+                    path=output,
                     max_steps=self.steps,
                     epsilon=self.epsilon,
                     fps=self.fps,
@@ -102,7 +104,7 @@ class Play:
             environment.close()
         end = "" if recording.finished else " (cut)"
         print(
-            f"Score {recording.score:g} in {recording.steps:,} steps{end}. "
+            f"Score {recording.score:g} in {recording.steps:,} steps{end}, in this one episode. "
             f"Video: {recording.path.resolve()}",
             file=sys.stderr if self.json else sys.stdout,
         )

@@ -1,8 +1,9 @@
 """What runs say before they start, and where they write."""
 
+import os
 import re
 import shlex
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,13 @@ def free_folder(name: str) -> tuple[Path, Path | None]:
             break
         before = path
     return path, before
+
+
+def free_file(name: str) -> Path:
+    """The first file of such a name that is not there: name.html, name-2.html, and so on."""
+    path = Path(name)
+    numbered = (path.with_stem(f"{path.stem}-{number}") for number in count(2))
+    return next(free for free in chain([path], numbered) if not os.path.lexists(free))
 
 
 def other_folder(command: str, before: Path, folder: Path) -> str:

@@ -219,8 +219,9 @@ class Train:
         """Some names are those of two games."""
         from conqur.environments.making import MINATAR
 
-        other = f"MinAtar/{self.environment}"
-        if other in MINATAR:
+        wanted = f"minatar/{self.environment}".lower()
+        other = next((name for name in MINATAR if name.lower() == wanted), None)
+        if other is not None:
             say(f"{self.environment} is {config.environment} here; MinAtar's is {other}.")
 
     def _how_to_run(self) -> dict[str, Any]:

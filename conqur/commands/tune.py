@@ -266,6 +266,8 @@ class Tune:
             raise UsageError("--resume needs --run-dir: which run is to go on?")
         if self.preset is not None:
             raise UsageError("leave out --preset with --resume: the run has its settings")
+        if self.checkpoint is not None:
+            raise UsageError("leave out CHECKPOINT with --resume: the run has its network")
         if not self._given() and (summary := _finished(self.run_dir)) is not None:
             say("The run is finished: there is nothing left to do.")
             return self.run_dir, Found(summary["levels"], summary, None)
@@ -361,7 +363,7 @@ class Tune:
 
         if self.json:
             about = {"finished": found.summary is not None, "level": found.level}
-            print(json.dumps(about | {"run_dir": str(folder)} | (found.summary or {})))
+            print(json.dumps((found.summary or {}) | about | {"run_dir": str(folder)}))
         tell = say if self.json else print
         if found.summary is None:
             tell(f"Stopped after level {found.level}; all is saved. Go on with: {_resume(folder)}")
@@ -383,19 +385,21 @@ def _resume(folder: Path) -> str:
 
 def _finished(folder: Path) -> dict[str, Any] | None:
     """The summary of a run that is at its end and has all that it hands back; None of others."""
+    from conqur.pretrained import load
     from conqur.report.tuned_run import summary_of
     from conqur.runs.files import Damaged, read_json
-    from conqur.runs.layout import NETWORKS
+    from conqur.runs.layout import CONFIG, NETWORKS
     from conqur.tuning_run import BEST, SUMMARY
 
     try:
-        summary = read_json(folder / SUMMARY)
+        summary, settings = read_json(folder / SUMMARY), read_json(folder / CONFIG)
         summary_of(summary)
-        handed_back = [BEST, *([name] if (name := summary["written_back"]) else [])]
-        whole = all((folder / NETWORKS / name).is_file() for name in handed_back)
-        whole &= all(Path(name).name == name for name in handed_back)
-        known = isinstance(summary["levels"], int) and isinstance(summary["environment"], str)
-    except (OSError, Damaged, KeyError, TypeError):
+        back = summary["written_back"]
+        whole = back is None or (Path(back).name == back and (folder / NETWORKS / back).is_file())
+        load(folder / NETWORKS / BEST)
+        known = all(summary[name] == settings[name] for name in ("environment", "levels"))
+        known &= isinstance(summary["handed_back"], str)
+    except (OSError, Damaged, KeyError, TypeError, ValueError):
         return None
     return summary if whole and known else None
 

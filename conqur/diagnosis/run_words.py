@@ -8,7 +8,9 @@ from conqur.diagnosis.words import fixed, kept, percent, together, too_few
 
 def run_headline(diagnosis: RunDiagnosis) -> str:
     """The answer in one sentence."""
-    return together([diagnosis.satisfiable], "the choices behind the best node's labels")
+    return together(
+        [diagnosis.satisfiable], "the choices behind the labels of the node with the best score"
+    )
 
 
 def run_summary(diagnosis: RunDiagnosis) -> str:

@@ -100,7 +100,8 @@ class Exhibit:
             parts.append(f'<div class="panels{few}">{panels}</div>{self._key()}')
         if self.rows:
             numeric = len(self.head) - self._words_columns()
-            rows = [self._row(row) for row in self.rows]
+            words = self._words_columns()
+            rows = [self._row(row, words) for row in self.rows]
             head = [unbroken(name) for name in self.head]
             table = report.table(head, rows, "exhibit", numeric=numeric)
             shown = f'<div class="scroll">{table}</div>'
@@ -130,8 +131,7 @@ class Exhibit:
                 return i
         return len(self.head)
 
-    def _row(self, row: Sequence[Cell]) -> str:
-        words = self._words_columns()
+    def _row(self, row: Sequence[Cell], words: int) -> str:
         cells = [f'<th scope="row">{escape(str(row[0]))}</th>']
         for i, cell in enumerate(row[1:], 1):
             css = "" if i < words else ' class="num"'

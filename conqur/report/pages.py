@@ -6,6 +6,7 @@ from importlib import resources
 from string import Template
 from typing import Any
 
+from conqur._messages import printable
 from conqur.report.charts import Series, line_chart
 
 PAGE = "report.html"
@@ -52,7 +53,7 @@ def _value(value: Any) -> str:
         return {True: "yes", False: "no", None: "–"}[value]
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:g}" if isinstance(value, float) else str(value) or "–"
+    return f"{value:g}" if isinstance(value, float) else printable(str(value)) or "–"
 
 
 def flat(manifest: dict[str, Any]) -> dict[str, Any]:

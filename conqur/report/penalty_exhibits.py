@@ -67,6 +67,14 @@ def penalty_exhibits(rows: Sequence[Trained], points: Sequence[TrainedPoint]) ->
     for point in points:
         by_weight = curves.setdefault(_member(point, several), {})
         by_weight.setdefault(point.penalty_weight, {}).setdefault(point.seed, []).append(point)
+    kinds = [*map(set, scores.values()), *map(set, curves.values())]
+    if all(len(weights) < 2 for weights in kinds):
+        alone = (
+            _scores(scores),
+            _curves(curves, "curves", "Learning curves", "", None),
+            _last_returns(curves),
+        )
+        return [exhibit for exhibit in alone if exhibit.rows or exhibit.figures]
     best = {member: _best(weights) for member, weights in scores.items()}
     chosen = {member: {0.0, weight} for member, weight in best.items() if weight is not None}
     found = [
@@ -323,6 +331,23 @@ def _effects(scores: Scores) -> Exhibit:
         rows=tuple(rows),
         figures=tuple(figures),
         folded=True,
+    )
+
+
+def _scores(scores: Scores) -> Exhibit:
+    """Where nothing is to be compared with."""
+    rows = [
+        (*member, number(weight), len(by_seed), estimate(list(by_seed.values())))
+        for member, weights in scores.items()
+        for weight, by_seed in weights.items()
+    ]
+    return Exhibit(
+        key="scores",
+        title="Scores of the final networks",
+        paper="",
+        words="In fresh episodes: means over seeds with Student's 95 % intervals.",
+        head=("Game", "Algorithm", "λ", "seeds", "score"),
+        rows=tuple(rows),
     )
 
 

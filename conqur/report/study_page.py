@@ -96,6 +96,8 @@ def _lede(results: Results, exhibits: Sequence[Exhibit]) -> str:
         return (
             "No score is of fresh episodes yet: conqur evaluate RUN --keep brings them."
             if results.command == "train" and not results.rows
+            else "One λ was trained with: there is nothing to compare its scores with."
+            if results.command == "train"
             else "Nothing is compared here: there is nothing to compare with."
         )
     against = "the checkpoint's" if results.command == "tune" else "that of λ = 0"

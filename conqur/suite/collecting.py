@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from conqur.report.lines import finite, read_rows, whole
+from conqur.report.lines import finite, number_or_none, pair, read_rows, whole
 from conqur.report.trained_runs import grid_of, on_grid, read_curves
 from conqur.report.tuned_run import read_played
 from conqur.runs import RunError
@@ -62,12 +62,12 @@ def trained_rows(folder: Path, about: dict[str, Any]) -> list[Trained]:
             game=about["game"],
             algorithm=about["algorithm"],
             preset=about["preset"],
-            penalty_weight=float(network["network"]["penalty_weight"]),
-            seed=network["network"]["seed"],
+            penalty_weight=finite(network["network"]["penalty_weight"]),
+            seed=whole(network["network"]["seed"]),
             score=finite(network["mean"]),
-            score_low=network["interval"][0],
-            score_high=network["interval"][1],
-            human_normalised=network["human_normalised"],
+            score_low=pair(network["interval"])[0],
+            score_high=pair(network["interval"])[1],
+            human_normalised=number_or_none(network["human_normalised"]),
             episodes=len(network["episodes"]),
             run=folder.name,
         )

@@ -155,7 +155,10 @@ def read_runs(folders: Sequence[Path]) -> Results:
         except (Damaged, OSError, ValueError) as error:
             raise RunError(f"{folder} cannot be reported on: {error}") from None
     if not rows and not points:
-        raise RunError(f"{folders[0]} has nothing to show yet: its log is empty")
+        raise RunError(
+            f"{folders[0]} has nothing to show yet: no episode that ended is in its log, and no "
+            "scores are kept (conqur evaluate RUN --keep)"
+        )
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise RunError("a run is named twice: its numbers would count twice")
     if len(commands) != 1:

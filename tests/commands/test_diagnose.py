@@ -135,7 +135,7 @@ def test_the_history_of_a_tuning_run(conqur, tuned, page):
     assert "Diagnosis of a search: CartPole-v1" in page.read_text()
     assert digests(tuned) == before
     status, out, err = conqur(*arguments)
-    assert "choices behind the best node's labels" in out.splitlines()[0]
+    assert "choices behind the labels of the node with the best score" in out.splitlines()[0]
 
 
 @pytest.mark.parametrize(

@@ -109,17 +109,25 @@ def test_scores_are_kept_for_the_report_of_a_run(conqur, minatar, tmp_path):
     [
         (("--epsilon", 0.5), "--keep is for scores by the rules"),
         (("--env", "CartPole-v0"), "in the environment of the run's training"),
+        ((), "--keep is for a run that is at its end"),
     ],
 )
-def test_what_a_report_would_take_for_something_else_is_not_kept(conqur, cartpole, options, words):
-    status, _, err = conqur("evaluate", cartpole, "--episodes", 2, "--keep", *options)
+def test_what_a_report_would_take_for_something_else_is_not_kept(
+    conqur, cartpole, tmp_path, options, words
+):
+    run = shutil.copytree(cartpole, tmp_path / "run")
+    settings = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(settings | {"steps": 9999}))
+    status, _, err = conqur("evaluate", run, "--episodes", 2, "--keep", *options)
     assert status == 2
     assert words in err
+    assert not (run / "evaluation.json").exists()
 
 
 def test_scores_are_kept_of_training_runs_only(conqur, cartpole, tmp_path):
     (network,) = (cartpole / "networks").iterdir()
-    for path in (network, tmp_path):
+    shutil.copytree(cartpole / "networks", tmp_path / "networks")
+    for path in (network, tmp_path / "networks"):
         status, _, err = conqur("evaluate", path, "--keep")
         assert (status, err.count("--keep is for the folder of a `conqur train` run")) == (2, 1)
     run = shutil.copytree(cartpole, tmp_path / "run")

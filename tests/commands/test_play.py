@@ -10,6 +10,8 @@ import pytest
 from PIL import Image, ImageSequence
 from tiny_runs import sentence
 
+from conqur.commands.starting import free_file
+
 
 def frames_of(path):
     """The pictures of a video, decoded by others: Pillow and ffmpeg."""
@@ -44,7 +46,7 @@ def test_a_game_becomes_a_video(conqur, request, tmp_path, run, suffix):
 def test_it_says_what_it_did(conqur, cartpole, tmp_path):
     status, out, _ = conqur("play", cartpole, "--output", tmp_path / "g.gif", "--steps", 3)
     assert status == 0
-    assert out == f"Score 3 in 3 steps (cut). Video: {tmp_path / 'g.gif'}\n"
+    assert out == f"Score 3 in 3 steps (cut), in this one episode. Video: {tmp_path / 'g.gif'}\n"
 
 
 def test_of_several_networks_it_names_the_one_it_films(conqur, minatar, tmp_path):
@@ -84,3 +86,10 @@ def test_wrong_use_is_one_sentence_and_writes_nothing(
     assert err.splitlines()[-1].startswith("conqur: ")
     sentence(words, err.splitlines()[-1] + "\n")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_no_video_takes_the_place_of_another(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("film.mp4", "film-2.mp4", "film-3.mp4"):
+        assert free_file("film.mp4").name == name
+        (tmp_path / name).symlink_to("nowhere")  # which a file would be written through

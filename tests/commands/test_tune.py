@@ -14,8 +14,9 @@ import pytest
 from tiny_runs import sentence
 
 from conqur import tuning_run
-from conqur.commands.tune import Tune, _header
+from conqur.commands.tune import Tune, _finished, _header
 from conqur.pretrained import load, to_bytes
+from conqur.runs import RunDirectory
 from conqur.search.config import PRESETS
 from conqur.suite import collecting
 from conqur.tuning import Tuning
@@ -195,13 +196,54 @@ def test_a_finished_run_has_nothing_left_to_do(tuned, conqur, monkeypatch):
     assert json.loads(out).items() >= before.items()
 
 
-def test_a_finished_run_without_its_network_goes_on(tuned, tmp_path, conqur):
+@pytest.mark.parametrize("left", [None, b""])
+def test_a_finished_run_without_its_network_goes_on(tuned, tmp_path, conqur, left):
     copy = shutil.copytree(tuned, tmp_path / "copy")
     (copy / "networks" / "best.safetensors").unlink()
+    if left is not None:
+        (copy / "networks" / "best.safetensors").write_bytes(left)
     status, _, err = conqur("tune", "--resume", "--run-dir", copy, "--json")
     assert status == 0
     assert "nothing left" not in err
     same_runs(copy, tuned)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"written_back": ""}, {"written_back": "../x"}, {"environment": "x" * 5000}, {"levels": 99}],
+)
+def test_a_run_is_finished_if_its_summary_can_be_its_own(tuned, tmp_path, changes):
+    assert _finished(tuned) is not None
+    copy = shutil.copytree(tuned, tmp_path / "copy")
+    found = json.loads((copy / "summary.json").read_text())
+    (copy / "summary.json").write_text(json.dumps(found | changes))
+    assert _finished(copy) is None
+
+
+def test_ctrl_c_in_the_last_level_stops_before_the_choice(
+    network, tuned, tmp_path, conqur, monkeypatch
+):
+    log = RunDirectory.log
+
+    def last(self, step, row, **options):
+        log(self, step, row, **options)
+        if step == 5:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(RunDirectory, "log", last)
+    folder = tmp_path / "run"
+    status, _, _ = conqur("tune", network, *TINY, "--run-dir", folder, "--json")
+    assert status == 130
+    assert not (folder / "summary.json").exists()
+    monkeypatch.undo()
+    assert conqur("tune", "--resume", "--run-dir", folder, "--json")[0] == 0
+    same_runs(folder, tuned)
+
+
+def test_a_network_is_not_named_again_on_resume(network, tuned, conqur):
+    status, _, err = conqur("tune", network, "--resume", "--run-dir", tuned)
+    assert status == 2
+    assert "leave out CHECKPOINT with --resume" in err
 
 
 def test_the_first_ctrl_c_is_answered_at_once_and_the_second_says_how_to_go_on(

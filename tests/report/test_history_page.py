@@ -50,7 +50,10 @@ def diagnosis() -> RunDiagnosis:
 def test_the_page_says_what_was_measured(diagnosis):
     page = render_run(diagnosis, "conqur diagnose <x>")
     words = text(page)
-    assert "At least 6.2 % of the choices behind the best node's labels cannot hold" in words
+    assert (
+        "At least 6.2 % of the choices behind the labels of the node with the best score cannot"
+        in words
+    )
     assert run_summary(diagnosis) in words
     assert words.index("node 7, score 0.500025.0 %") < words.index("node 8, score 0.750037.5 %")
     assert "the last two are of 1,000 choices drawn at random" in words
@@ -101,5 +104,5 @@ def test_labels_without_effect_are_told(diagnosis):
 
 def test_headlines(diagnosis):
     assert run_headline(replace(diagnosis, satisfiable=replace(CAN, bound=0.9999))) == (
-        "The choices behind the best node's labels cannot all hold together"
+        "The choices behind the labels of the node with the best score cannot all hold together"
     )

@@ -326,8 +326,7 @@ def test_one_run_has_no_interval_and_is_shown():
     (shown,) = (e for e in search_exhibits(TUNED[4:5], []) if e.key == "scores")
     assert shown.rows[0][2] == Estimate(3.0)
     shown = by_key(penalty_exhibits(TRAINED[:1], []))
-    assert shown["best-weight"].rows[0][2:6] == (Estimate(10.0), None, None, None)
-    assert "margins" not in shown
+    assert shown["scores"].rows[0][2:] == ("0", 1, Estimate(10.0))
 
 
 def test_games_are_the_papers_only_if_they_are():
@@ -523,8 +522,17 @@ def test_a_training_run_has_a_page(tmp_path, conqur):
     (run / "log.jsonl").write_text(tiny)
     assert conqur("report", run)[0] == 0
     (run / "log.jsonl").write_text("")
-    assert "its log is empty" in conqur("report", run)[2]
+    assert "no episode that ended is in its log" in conqur("report", run)[2]
     (run / "log.jsonl").write_text('{"step": "x"}\n{}\n')
     status, _, err = conqur("report", run)
     assert status == 1
     assert "line 1 of log.jsonl" in err
+
+
+def test_a_single_weight_is_not_compared():
+    rows = [row for row in TRAINED if row.penalty_weight == 0]
+    points = [TrainedPoint("g", "dqn", "", 0.0, 0, step, float(step)) for step in (10, 20)]
+    shown = by_key(penalty_exhibits(rows, points))
+    assert list(shown) == ["scores", "curves", "last-returns"]
+    assert shown["scores"].rows[0][:4] == ("ALE/Assault-v5", "DQN", "0", 2)
+    assert shown["scores"].rows[0][4].value == 15.0
