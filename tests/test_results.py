@@ -724,6 +724,31 @@ def test_many_nodes_are_told_as_they_came_out():
     assert "{:.1f} times those of 16 nodes with ConQUR, {:.1f} times".format(*times) in found
 
 
+def test_random_children_are_told_as_they_came_out():
+    claims = runpy.run_path(str(ROOT / "experiments/claims.py"))
+    found = words("results/README.md")
+    results = study("minatar_random")[0]
+    assert (results.done, results.runs) == (14, 14)
+    for name, gain in claims["random_children"]().items():
+        assert f"| {name} | {claims['_told'](gain).replace('-', '−')} |" in found
+    ours = {row.network: row.frames for row in results.rows}
+    for name, algorithm, words_of in (
+        ("scoring", "rollouts", "1.0"),
+        ("scoring", "conqur", "3.2"),
+        ("nodes", "multi-dqn", "4.0"),
+        ("tuned", None, "1.6"),
+    ):
+        theirs = [
+            row.frames
+            for row in study(f"minatar_{name}")[0].rows
+            if row.network in ours
+            and (algorithm is None or (row.algorithm, row.nodes) == (algorithm, 8))
+        ]
+        assert len(theirs) == 14
+        assert f"{statistics.mean(ours.values()) / statistics.mean(theirs):.1f}" == words_of
+        assert f"| {words_of} times |" in found
+
+
 def test_the_first_runs_on_atari_are_told_as_they_came_out():
     results, _ = study("atari_search")
     found = words("results/README.md")
