@@ -123,7 +123,7 @@ def _played_again(run: TunedRun) -> Exhibit | None:
             f"node {found.node}",
             found.mean,
             CHOSEN if found.node == run.chosen else OTHER,
-            f"{number(found.mean, 2)} in {found.episodes}",
+            f"{number(found.mean, 2)} ({found.episodes} episodes)",
         )
         for found in ranked[:MOST_BARS]
     ]
