@@ -23,6 +23,8 @@ LEVELS = (
 )
 """Of the log: what a panel is called, and the column."""
 SHARES = {"inconsistent", "churn"}
+OF_LABELS = {"bellman", "penalty", "inconsistent", "entropy", "label"}
+"""What means nothing where nothing is learned."""
 
 
 def run_exhibits(run: TunedRun) -> list[Exhibit]:
@@ -254,6 +256,8 @@ def _levels(run: TunedRun) -> Exhibit | None:
     figures: list[Figure] = []
     told: dict[str, dict[float, float]] = {}
     for title, column in LEVELS:
+        if column in OF_LABELS and not run.config.updates:
+            continue
         known = [(float(row["step"]), row[column]) for row in run.levels if column in row]
         if len(known) < 2 or not any(value for _, value in known):
             continue

@@ -102,27 +102,34 @@ def search_tree(run: TunedRun) -> str:
 def node_data(run: TunedRun) -> str:
     """What `run_page.js` tells of nodes: a JSON array of arrays of words, for a script element."""
     played = {row.node: row for row in run.played}
-    rows = [[node.id, node.parent, *details(run, node, played)] for node in drawn_nodes(run)]
+    rows = [
+        [node.id, node.parent, *details(run, node, played).values()] for node in drawn_nodes(run)
+    ]
     return json.dumps(rows, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def details(run: TunedRun, node: Node, played: Mapping[int, Played]) -> list[str]:
-    """What is told of a node, in words; `detail_names` has the names."""
-    return [
-        "the checkpoint" if node.parent is None else f"level {node.level}, {node.kind}",
-        node.status,
-        node.assigned_how or "–",
-        *(_written(run.for_people(value)) for value in (node.score, node.calibrated)),
-        *(_written(value) for value in (node.bellman, node.penalty)),
-        _score(run, node, played),
-    ]
+def details(run: TunedRun, node: Node, played: Mapping[int, Played]) -> dict[str, str]:
+    """What is told of a node, in words, by name; of labels and losses if there were any."""
+    checkpoint = node.parent is None
+    told = {
+        "made": "the checkpoint" if checkpoint else f"level {node.level}, {node.kind}",
+        "status": node.status,
+    }
+    score = "gain" if run.by_rollouts else "score"
+    scores = {
+        score: _written(run.for_people(node.score)),
+        f"{score}, calibrated": _written(run.for_people(node.calibrated)),
+    }
+    learned = {"labels": node.assigned_how or "–"}
+    losses = {"Bellman error": _written(node.bellman), "penalty": _written(node.penalty)}
+    if not run.config.updates:
+        learned, losses = {}, {}
+    return told | learned | scores | losses | {"played": _score(run, node, played)}
 
 
 def detail_names(run: TunedRun) -> list[str]:
-    """The names of `details`."""
-    score = "gain" if run.by_rollouts else "score"
-    names = ["made", "status", "labels", score, f"{score}, calibrated", "Bellman error", "penalty"]
-    return [*names, "played"]
+    """The names of `details`, which are those of every node."""
+    return list(details(run, next(iter(run.nodes.values())), {}))
 
 
 def _score(run: TunedRun, node: Node, played: Mapping[int, Played]) -> str:

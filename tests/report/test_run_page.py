@@ -12,7 +12,14 @@ import pytest
 
 from conqur.report.run_exhibits import run_exhibits
 from conqur.report.run_page import headline, render_run_page, verdict, write_page
-from conqur.report.search_tree import MOST, drawn_nodes, places, search_tree, shades
+from conqur.report.search_tree import (
+    MOST,
+    detail_names,
+    drawn_nodes,
+    places,
+    search_tree,
+    shades,
+)
 from conqur.report.tuned_run import Node, read_tuned, summary_of
 from conqur.runs import RunError
 from conqur.search.config import tune_config
@@ -343,3 +350,12 @@ def test_in_a_browser_the_tree_answers_to_a_click(tmp_path):
     assert "score|2.5" in details
     assert "frontier" in details
     assert parent == "Node 1, made from node 0"
+
+
+def test_of_what_was_not_learned_no_labels_and_losses_are_told(tmp_path):
+    learned, random = (
+        detail_names(read_tuned(write_run(tmp_path / f"run-{updates}", updates=updates)))
+        for updates in (5, 0)
+    )
+    assert set(learned) - set(random) == {"labels", "Bellman error", "penalty"}
+    assert [name for name in learned if name in random] == random
