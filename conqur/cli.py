@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import difflib
 import inspect
 import io
 import re
@@ -18,6 +17,7 @@ from typing import Any
 import tyro
 
 import conqur
+from conqur._guess import did_you_mean
 from conqur._messages import printable, stderr_console
 from conqur.commands import COMMANDS
 from conqur.commands.support import UsageError
@@ -120,7 +120,7 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
-SYNONYMS = {"--lambda": "--penalty-weight", "--lr": "--learning-rate"}
+SYNONYMS = {"lambda": "penalty-weight", "lr": "learning-rate"}
 """What options are called elsewhere."""
 
 NUMBERS = tyro.constructors.ConstructorRegistry()
@@ -149,8 +149,7 @@ def parse(arguments: Sequence[str]) -> Any:
         raise UsageError(f"name a command: {commands} (see conqur --help)")
     name, *options = arguments
     if name not in COMMANDS:
-        near = difflib.get_close_matches(name, COMMANDS, 1)
-        guess = f"; did you mean {near[0]}?" if near else ""
+        guess = did_you_mean(name, list(COMMANDS))
         raise UsageError(f"there is no command {name!r}{guess} (there is: {commands})")
     if {"-h", "--help"} & set(options):
         print(_description(COMMANDS[name]), end="\n\n")  # tyro would not wrap it
@@ -180,12 +179,10 @@ def parse(arguments: Sequence[str]) -> Any:
 
 def _guess(command: Any, given: Sequence[str]) -> str:
     """The option that was meant, if one that was given is none but like one."""
-    known = [f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(command)]
-    for word in (word.partition("=")[0] for word in given if word.startswith("--")):
+    known = [field.name.replace("_", "-") for field in dataclasses.fields(command)]
+    for word in (word[2:].partition("=")[0] for word in given if word.startswith("--")):
         if word not in known:
-            near = [SYNONYMS.get(word, ""), *difflib.get_close_matches(word, known, 1, 0.7)]
-            meant = next((option for option in near if option in known), None)
-            return f"; did you mean {meant}?" if meant else ""
+            return did_you_mean(SYNONYMS.get(word, word), known, written="--{}")
     return ""
 
 

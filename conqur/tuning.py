@@ -1,6 +1,5 @@
 """All that a tuning run has in memory: a network, its environments and the search's world."""
 
-import hashlib
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -176,12 +175,6 @@ def fresh_network(environment: str, seed: int) -> Pretrained:
     )
     regressor = initial_regressor(jax.random.key(seed), architecture)
     return Pretrained(regressor, architecture, environment, preprocessing, {"seed": seed})
-
-
-def digest(network: Pretrained) -> str:
-    """What a network's weights are known by."""
-    leaves = jax.tree.leaves(jax.device_get(network.regressor))
-    return hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in leaves)).hexdigest()
 
 
 def starts(purpose: int, seed: int, level: int = 0) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 from conqur._programs import keep_programs
 from conqur.pretrained import Pretrained, to_bytes, write_like, written_suffix
 from conqur.runs import Checkpoint, RunDirectory, stop_requested
+from conqur.search.choosing import Choosing, forget
 from conqur.search.node import Tree, top
 from conqur.search.records import (
     Records,
@@ -112,8 +113,10 @@ def run_tuning(
     else:
         _save(tuning, run, tree, records)
     summary = _finish(tuning, run, tree, records, announce, warn)
-    summary["seconds"] = clock.monotonic() - started
+    # With what a process that was killed spent on choosing.
+    summary["seconds"] = clock.monotonic() - started + summary.get("seconds", 0.0)
     run.write_file(SUMMARY, (json.dumps(summary, indent=2) + "\n").encode())
+    forget(run)
     return Found(tree.level, summary, None)
 
 
@@ -205,11 +208,19 @@ def _finish(
     better = True
     if rollouts is not None:
         _watch(tuning, announce, f"choosing among {len(candidates)} nodes")
+        thetas = [theta for theta, _, _ in candidates]
+        how = {
+            "episodes": max(2, config.final_episodes // 16),
+            "budget": config.final_episodes,
+            "seed": starts(CHOICE, config.seed),
+        }
+        choosing = Choosing(run, (thetas, how))
+        summary["seconds"], begun = choosing.seconds, clock.monotonic() - choosing.seconds
         best, played = rollouts.best_of(
-            [theta for theta, _, _ in candidates],
-            episodes=max(2, config.final_episodes // 16),
-            budget=config.final_episodes,
-            seed=starts(CHOICE, config.seed),
+            thetas,
+            **how,
+            before=choosing.rounds,
+            keep=lambda rounds: choosing.keep(rounds, clock.monotonic() - begun),
         )
         chosen, number, level = candidates[best]
         summary["played_again"] = [

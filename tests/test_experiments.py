@@ -27,3 +27,29 @@ def test_the_penalised_fits_are_between_the_plain_and_the_constrained_one(monkey
     assert strong.error == pytest.approx(constrained.error, rel=1e-3)
     assert strong.broken == 0
     assert strong.apart < 1e-3 < weak.apart < plain.apart
+
+
+def test_heads_are_held_near_the_checkpoint_s(monkeypatch, tmp_path, capsys):
+    holding = script("holding")
+    settings = holding.tune_config
+
+    def small(*given, **changes):
+        return settings(
+            *given, **changes, levels=2, transitions=320, updates=60, nodes=2, expanded=1
+        )
+
+    monkeypatch.setattr(holding, "tune_config", small)
+    runs = [(10, "Breakout", ("ρ", weight)) for weight in (0.0, 100.0)]
+    for name, value in {"EPISODES": 2, "STATES": 640, "RUNS": runs}.items():
+        monkeypatch.setattr(holding, name, value)
+    monkeypatch.setattr("sys.argv", ["holding.py", "--output", str(tmp_path)])
+    holding.main()
+    free, held = found = holding.read(tmp_path / "runs.csv")
+    assert 0 < held.distance < free.distance
+    assert free.checkpoint == held.checkpoint
+    assert all(0 <= run.changed <= 1 for run in found)
+    drawn = (tmp_path / "distances.svg").read_text()
+    assert drawn.count("<title>Breakout-10, ") == 2
+    capsys.readouterr()
+    holding.main()  # all is there
+    assert capsys.readouterr().out.count("| Breakout | ρ = ") == 2

@@ -16,7 +16,8 @@ from conqur.runs import RunDirectory, RunError, rows
 from conqur.runs.checkpoint import Checkpoints
 from conqur.search.config import tune_config
 from conqur.search.node import top
-from conqur.tuning import Tuning, digest, fresh_network
+from conqur.search.saving import digest
+from conqur.tuning import Tuning, fresh_network
 from conqur.tuning_run import run_tuning
 
 LEVELS, TRANSITIONS = 4, 50
@@ -40,7 +41,11 @@ CHANGES = {
 def tuned(folder, **changes):
     """A run, with the batches it collected and the tree it ended with."""
     network = fresh_network("CartPole-v1", 0)
-    basis = {"environment": "CartPole-v1", "preprocessing": "", "checkpoint": digest(network)}
+    basis = {
+        "environment": "CartPole-v1",
+        "preprocessing": "",
+        "checkpoint": digest(network.regressor),
+    }
     config = tune_config("paper-8", **basis | CHANGES | changes)
     tuning, batches, trees = Tuning(config, network), [], []
     collect = tuning.grower.collect

@@ -1,6 +1,5 @@
 """`conqur suite`: many runs as one study."""
 
-import difflib
 import functools
 import json
 import os
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from conqur._files import replacing
+from conqur._guess import did_you_mean
 from conqur._messages import duration, printable
 from conqur.commands.support import Flag, UsageError, announcer, option, say, warn
 
@@ -38,10 +38,10 @@ class Suite:
       steps = 1_000_000
 
     With command = "tune" there are networks instead of games (files, or bundled:NAME), and the
-    algorithms are conqur, multi-dqn, no-penalty, random, rollouts, random-rollouts and refit:
-    the paper's search, its baseline, and controls. presets = ["paper-16"] is what they have unless
-    another is named; tuned and quick make no gradient steps, and go with random-rollouts. STUDY
-    may also be the name of a study that comes with conqur: `list` shows them.
+    algorithms are conqur, multi-dqn, no-penalty, no-search, random, rollouts, random-rollouts and
+    refit: the paper's search, its baseline, and controls. presets = ["paper-16"] is what they have
+    unless another is named; tuned and quick make no gradient steps, and go with random-rollouts.
+    STUDY may also be the name of a study that comes with conqur: `list` shows them.
 
     `plan` measures a run of every kind for half a minute and says how long all will take. `run`
     makes every run in a folder of its own, named by its settings; what is done is not made again,
@@ -352,8 +352,7 @@ def _check_settings(study: "Study") -> None:
     options = [field.name for field in fields(COMMANDS[study.command])]
     for name in study.settings:
         if name.replace("-", "_") not in options:
-            near = difflib.get_close_matches(name.replace("-", "_"), options, 1)
-            guess = f"; is {near[0]!r} meant?" if near else ""
+            guess = did_you_mean(name.replace("-", "_"), options)
             raise UsageError(f"{study.name}: conqur {study.command} has no setting {name!r}{guess}")
 
 

@@ -259,7 +259,7 @@ class Tune:
         from conqur.pretrained import load
         from conqur.runs import RunDirectory, RunError
         from conqur.search.config import TuneConfig
-        from conqur.tuning import digest
+        from conqur.search.saving import digest
         from conqur.tuning_run import Found
 
         if self.run_dir is None:
@@ -280,7 +280,7 @@ class Tune:
                     "trust it, name it with --env"
                 )
             network = load(run.networks / "checkpoint.safetensors")
-            if digest(network) != config.checkpoint:
+            if digest(network.regressor) != config.checkpoint:
                 raise RunError(f"{run.networks / 'checkpoint.safetensors'} is not the run's own")
             with _tuning(config, network) as tuning:
                 try:
@@ -341,13 +341,13 @@ class Tune:
         from conqur.diagnosis import clips_rewards
         from conqur.environments.atari import is_atari
         from conqur.search.config import tune_config
-        from conqur.tuning import digest
+        from conqur.search.saving import digest
 
         basis = {
             "clip_rewards": clips_rewards(self.env or network.environment),
             "environment": network.environment,
             "preprocessing": network.preprocessing,
-            "checkpoint": digest(network),
+            "checkpoint": digest(network.regressor),
             "discount": network.discount,
         }
         atari = is_atari(self.env or network.environment)

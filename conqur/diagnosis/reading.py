@@ -26,8 +26,7 @@ from conqur.runs.record import Record
 from conqur.search.config import TuneConfig, population
 from conqur.search.node import Kind, Node, Tree
 from conqur.search.refining import begin
-from conqur.search.saving import tree_from_arrays
-from conqur.tuning import digest
+from conqur.search.saving import digest, tree_from_arrays
 
 NUMBERS = ("score", "calibrated", "reference", "bellman", "penalty")
 """Of a node."""
@@ -87,7 +86,7 @@ def read_run(path: Path) -> Run:
             "or one of the networks in it"
         )
     network = load(path / NETWORKS / "checkpoint.safetensors")
-    if digest(network) != config.checkpoint:
+    if digest(network.regressor) != config.checkpoint:
         raise RunError(f"{path / NETWORKS / 'checkpoint.safetensors'} is not the run's own")
     checkpoints = Checkpoints(path / CHECKPOINTS)
     record = checkpoints.newest()

@@ -1,10 +1,11 @@
 """The networks that come with conqur: trained by `conqur train`, each with a card about it."""
 
-import difflib
 import json
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from conqur._guess import did_you_mean
 
 PREFIX = "bundled:"
 """What their names begin with where a file could be named, too."""
@@ -34,10 +35,9 @@ def bundled_file(name: str | Path) -> Path:
     """
     if str(name) not in bundled_names():
         known = [other.removeprefix(PREFIX) for other in bundled_names()]
-        near = difflib.get_close_matches(str(name).removeprefix(PREFIX), known, 1)
-        hint = f" (is {PREFIX}{near[0]} meant?)" if near else ""
+        guess = did_you_mean(str(name).removeprefix(PREFIX), known, written=PREFIX + "{}")
         raise ValueError(
-            f"there is no network {name} in conqur{hint}; `conqur inspect` lists those that are"
+            f"there is no network {name} in conqur{guess} (`conqur inspect` lists those that are)"
         )
     return _FOLDER / f"{str(name).removeprefix(PREFIX)}.safetensors"
 

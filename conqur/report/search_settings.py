@@ -18,6 +18,7 @@ NAMES = {
     "conqur": "ConQUR",
     "multi-dqn": "multi-DQN",
     "no-penalty": "search without penalty",
+    "no-search": "penalty without search",
     "random": "random children",
     "rollouts": "ConQUR by rollouts",
     "random-rollouts": "random children by rollouts",
@@ -34,7 +35,7 @@ class Arm(NamedTuple):
 
     def __str__(self) -> str:
         name = NAMES.get(self.algorithm, self.algorithm)
-        penalised = self.algorithm in ("conqur", "rollouts")
+        penalised = self.algorithm in ("conqur", "no-search", "rollouts")
         return f"{name}, λ = {number(self.penalty_weight)}" if penalised else name
 
 

@@ -27,6 +27,18 @@ LARGEST = 1e15
 """Weights beyond this make values that 32 bits do not hold."""
 
 
+class Round(NamedTuple):
+    """What was played in a round of successive halving.
+
+    Attributes:
+        scores: of every regressor that was not out yet, episode by episode.
+        frames: of the game, in all.
+    """
+
+    scores: Sequence[Sequence[float]]
+    frames: int
+
+
 class Standing(NamedTuple):
     """What one of many regressors scored before it was out."""
 
@@ -128,7 +140,14 @@ class Rollouts:
         return [next(found).mean - first.mean if is_finite(t) else -math.inf for t in thetas]
 
     def best_of(
-        self, thetas: Sequence[Any], *, episodes: int, seed: int, budget: int | None = None
+        self,
+        thetas: Sequence[Any],
+        *,
+        episodes: int,
+        seed: int,
+        budget: int | None = None,
+        before: Sequence[Round] = (),
+        keep: Callable[[Sequence[Round]], None] = lambda rounds: None,
     ) -> tuple[int, list[Standing]]:
         """Which regressor is best, with few episodes, and what each scored: successive halving.
 
@@ -141,19 +160,30 @@ class Rollouts:
             episodes: how many each plays in the first round.
             seed: of the starts; every round has others.
             budget: the most episodes of a regressor in a round.
+            before: the first rounds, if they were played before.
+            keep: told all rounds so far after each that is played.
         """
         alive = list(range(len(thetas)))
         scores: list[list[float]] = [[] for _ in thetas]
-        rounds = _rounds(len(thetas), episodes, budget)
-        total, done, watch = sum(n * e for n, e in rounds), 0, self.watch
-        for turn, (left, each) in enumerate(rounds):
-            self.watch = _part_of(watch, done / total, left * each / total)
-            try:
-                played = self.play([thetas[i] for i in alive], episodes=each, seed=seed + turn)
-            finally:
-                self.watch = watch
-            for i, evaluation in zip(alive, played, strict=True):
-                scores[i] += evaluation.scores
+        rounds: list[Round] = []
+        schedule = _schedule(len(thetas), episodes, budget)
+        total, done, watch = sum(n * e for n, e in schedule), 0, self.watch
+        for turn, (left, each) in enumerate(schedule):
+            if turn < len(before) and [len(own) for own in before[turn].scores] == [each] * left:
+                self.frames += before[turn].frames
+                rounds.append(before[turn])
+            else:
+                before, frames = (), self.frames
+                self.watch = _part_of(watch, done / total, left * each / total)
+                try:
+                    played = self.play([thetas[i] for i in alive], episodes=each, seed=seed + turn)
+                finally:
+                    self.watch = watch
+                scored = [evaluation.scores for evaluation in played]
+                rounds.append(Round(scored, self.frames - frames))
+                keep(tuple(rounds))
+            for i, own in zip(alive, rounds[-1].scores, strict=True):
+                scores[i] += own
             alive.sort(key=lambda i: (-float(np.mean(scores[i])), i))
             alive = alive[: max(1, left // 2)]
             done += left * each
@@ -201,14 +231,14 @@ def _rounded(count: int) -> int:
     return -(-count // step) * step
 
 
-def _rounds(regressors: int, episodes: int, budget: int | None) -> list[tuple[int, int]]:
+def _schedule(regressors: int, episodes: int, budget: int | None) -> list[tuple[int, int]]:
     """Of successive halving: how many regressors play in each round, and how many episodes."""
-    rounds = []
+    schedule = []
     while regressors > 1:
-        rounds.append((regressors, episodes))
+        schedule.append((regressors, episodes))
         regressors = max(1, regressors // 2)
         episodes = min(2 * episodes, budget or 2 * episodes)
-    return rounds
+    return schedule
 
 
 def _part_of(

@@ -1,5 +1,6 @@
 """The search at a moment as the arrays of a checkpoint, and back."""
 
+import hashlib
 import json
 from dataclasses import fields, replace
 from typing import Any
@@ -12,6 +13,12 @@ from conqur.search.node import Kind, Node, Tree
 
 ABOUT = tuple(f.name for f in fields(Node) if f.name not in ("weights", "history"))
 """What is known of a node beside its arrays."""
+
+
+def digest(weights: Any) -> str:
+    """What weights, a tree of arrays and numbers, are known by."""
+    leaves = jax.tree.leaves(jax.device_get(weights))
+    return hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in leaves)).hexdigest()
 
 
 def tree_to_arrays(tree: Tree) -> dict[str, np.ndarray]:

@@ -105,8 +105,8 @@ def make_plan(jobs: Sequence[Job], *, show: Callable[[str], None] = lambda words
         kind = (families[where], job.about.get("algorithm", ""), job.about.get("preset", ""))
         kinds.setdefault(kind, []).append(job)
     probes = []
-    for alike in kinds.values():
-        show(f"measuring {alike[0].name}")
+    for number, alike in enumerate(kinds.values(), 1):
+        show(f"measuring {alike[0].name}, {number} of {len(kinds)}")
         probes.append(_probe(alike[0], len(alike)))
     return Plan(tuple(probes), len(jobs))
 

@@ -274,7 +274,7 @@ def _arm(config: dict[str, Any]) -> str:
     if config["refit"] == "lbfgs":
         return "refit"
     if config["search"] == "independent":
-        return "multi-dqn"
+        return "no-search" if config["penalty_weight"] else "multi-dqn"
     rollouts = config["scoring"] == "rollouts"
     if config["children"] == "random":
         return "random-rollouts" if rollouts else "random"

@@ -30,12 +30,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from conqur import _checks
+from conqur._guess import did_you_mean
 from conqur.suite.jobs import Job
 
 ARMS: dict[str, tuple[str, ...]] = {
     "conqur": (),
     "multi-dqn": ("--search", "independent", "--penalty-weight", "0"),
     "no-penalty": ("--penalty-weight", "0"),
+    "no-search": ("--search", "independent"),
     "random": ("--children", "random", "--updates", "0", "--penalty-weight", "0"),
     "rollouts": ("--scoring", "rollouts"),
     "random-rollouts": (
@@ -48,9 +50,9 @@ ARMS: dict[str, tuple[str, ...]] = {
     ),
 }
 """What algorithms of `conqur tune` change: the paper's search, its baseline, and controls."""
-PENALISED = ("conqur", "rollouts")
+PENALISED = ("conqur", "no-search", "rollouts")
 """Those of them that have a penalty weight."""
-LEARNING = ("conqur", "multi-dqn", "no-penalty", "rollouts")
+LEARNING = ("conqur", "multi-dqn", "no-penalty", "no-search", "rollouts")
 """Those of them that make the gradient steps of their preset."""
 
 LISTS: dict[str, type] = {
@@ -115,7 +117,7 @@ class Study:
 
     def __post_init__(self) -> None:
         if self.command not in ("train", "tune"):
-            guess = _guess(self.command, ("train", "tune"))
+            guess = did_you_mean(self.command, ("train", "tune"))
             raise ValueError(f"command must be train or tune, got {self.command!r}{guess}")
         wanted, other = ("games", "networks")[:: 1 if self.command == "train" else -1]
         if not getattr(self, wanted):
@@ -195,7 +197,7 @@ def study_text(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except FileNotFoundError:
-        guess = _guess(str(path), list(ready_studies())) or "; see `conqur suite list`"
+        guess = did_you_mean(str(path), list(ready_studies())) or "; see `conqur suite list`"
         raise ValueError(f"there is no study {path}{guess}") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
@@ -227,7 +229,7 @@ def _typed(values: dict[str, Any]) -> dict[str, Any]:
     for name, value in values.items():
         if name not in KEYS:
             there = f" (there are {', '.join(KEYS)})"
-            raise ValueError(f"there is no key {name!r}{_guess(name, KEYS) or there}")
+            raise ValueError(f"there is no key {name!r}{did_you_mean(name, KEYS) or there}")
         if name in LISTS:
             kind = LISTS[name]
             entries = value if isinstance(value, list) else [value]
@@ -259,13 +261,6 @@ def _network(entry: Any) -> Network:
     if not fits or not all(isinstance(value, str) for value in entry.values()):
         raise ValueError(f'networks must be "FILE" or {{ file = ..., env = ... }}, got {entry!r}')
     return Network(**entry)
-
-
-def _guess(name: str, names: Sequence[str]) -> str:
-    import difflib
-
-    found = difflib.get_close_matches(name, names, 1)
-    return f"; is {found[0]!r} meant?" if found else ""
 
 
 def _training(study: Study) -> list[Job]:

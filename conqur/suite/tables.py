@@ -119,8 +119,8 @@ class RankedNode(NamedTuple):
 Row = TypeVar("Row", Trained, Tuned, TrainedPoint, TunedPoint, RankedNode)
 
 
-def as_csv(kind: type[Row], rows: Sequence[Row]) -> str:
-    """The table as CSV; what is not known is empty."""
+def as_csv(kind: Any, rows: Sequence[Any]) -> str:
+    """Rows of a NamedTuple as CSV; what is not known is empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(kind._fields)

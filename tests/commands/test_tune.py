@@ -18,6 +18,7 @@ from conqur.commands.tune import Tune, _finished, _header
 from conqur.pretrained import load, to_bytes
 from conqur.runs import RunDirectory
 from conqur.search.config import PRESETS
+from conqur.search.rollouts import Rollouts
 from conqur.suite import collecting
 from conqur.tuning import Tuning
 
@@ -237,6 +238,35 @@ def test_ctrl_c_in_the_last_level_stops_before_the_choice(
     assert not (folder / "summary.json").exists()
     monkeypatch.undo()
     assert conqur("tune", "--resume", "--run-dir", folder, "--json")[0] == 0
+    same_runs(folder, tuned)
+
+
+@pytest.mark.parametrize("left", ["as it was", "{", '{"among": 1}', "[" * 99_999])
+def test_killed_while_it_chooses_it_goes_on_with_the_next_round(
+    left, network, tuned, tmp_path, conqur, monkeypatch
+):
+    folder = shutil.copytree(tuned, tmp_path / "run")
+    for name in ("summary.json", "networks/best.safetensors"):
+        (folder / name).unlink()
+    play, calls = Rollouts.play, []
+
+    def counted(self, thetas, *, episodes, seed):
+        calls.append((len(thetas), episodes))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return play(self, thetas, episodes=episodes, seed=seed)
+
+    monkeypatch.setattr(Rollouts, "play", counted)
+    assert conqur("tune", "--resume", "--run-dir", folder, "--json")[0] == 130
+    kept = folder / "choosing.json"
+    found = json.loads(kept.read_text())
+    kept.write_text(json.dumps(found | {"seconds": 5000.0}) if left == "as it was" else left)
+    assert conqur("tune", "--resume", "--run-dir", folder, "--json")[0] == 0
+    first, second, *others = calls
+    assert others[0] == (second if left == "as it was" else first)
+    assert not kept.exists()
+    seconds = json.loads((folder / "summary.json").read_text())["seconds"]
+    assert (seconds > 5000) == (left == "as it was")  # what was spent on it before counts
     same_runs(folder, tuned)
 
 

@@ -67,9 +67,9 @@ def test_unchanged_they_are_written_back_as_they_are():
 
 
 def test_a_name_nearby_is_suggested():
-    with pytest.raises(ValueError, match=r"is bundled:Pong meant\?"):
+    with pytest.raises(ValueError, match=r"did you mean bundled:Pong\?"):
         load("bundled:pong")
-    with pytest.raises(ValueError, match=r"is bundled:MinAtar-Breakout-\d meant\?"):
+    with pytest.raises(ValueError, match=r"did you mean bundled:MinAtar-Breakout-\d\?"):
         load("bundled:MinAtar-Breakout")
 
 

@@ -96,10 +96,11 @@ class Scripted(Rollouts):
     """Scores that are made up: θ itself with noise, the same for all on a start."""
 
     def __init__(self):
-        self.calls, self.watch = [], lambda done: None
+        self.calls, self.frames, self.watch = [], 0, lambda done: None
 
     def play(self, thetas, *, episodes, seed):
         self.calls.append((len(thetas), episodes, seed))
+        self.frames += len(thetas) * episodes
         noise = np.random.default_rng(seed).normal(size=episodes) * 10
         return [Evaluation(tuple(theta + noise), (1,) * episodes, episodes) for theta in thetas]
 
@@ -116,6 +117,24 @@ def test_successive_halving_finds_the_best_with_ever_more_episodes_for_fewer():
     )
     assert scores[0].mean == pytest.approx(0.1 + first.mean())
     assert scores[3].mean == pytest.approx(0.9 + np.concatenate([first, second, third]).mean())
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_successive_halving_goes_on_after_rounds_that_were_played_before(fits):
+    thetas = [0.1, 0.5, 0.2, 0.9, 0.3, 0.8, 0.4, 0.7]
+    once, again, kept = Scripted(), Scripted(), []
+    found = once.best_of(thetas, episodes=2, seed=10, keep=kept.append)
+    *_, before, last = kept
+    assert [[len(own) for own in round_.scores] for round_ in last] == [[2] * 8, [4] * 4, [8] * 2]
+    assert [round_.frames for round_ in last] == [16, 16, 16]
+    assert before == last[:2]
+    if not fits:
+        before = [before[0]._replace(scores=before[0].scores[:-1]), before[1]]
+    kept.clear()
+    assert again.best_of(thetas, episodes=2, seed=10, before=before, keep=kept.append) == found
+    assert again.calls == once.calls[2 if fits else 0 :]
+    assert kept[-1] == last
+    assert again.frames == once.frames == 48
 
 
 def test_progress_of_successive_halving_only_ever_grows():

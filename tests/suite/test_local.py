@@ -176,7 +176,8 @@ def test_one_game_of_a_family_is_measured_for_all(monkeypatch):
 
     monkeypatch.setattr("conqur.suite.planning._probe", noted)
     make_plan(read_study(Path("atari-search-16")).jobs())
-    assert measured == [("Breakout-conqur", 6), ("Breakout-multi-dqn", 6)]
+    arms = ("conqur", "multi-dqn", "no-penalty")
+    assert measured == [(f"Breakout-{arm}", 6 * 3) for arm in arms]  # games, seeds
 
 
 def test_shards_share_the_runs_out():

@@ -123,9 +123,9 @@ def test_games_that_are_code_are_named_again(tmp_path):
         ("seeds = 3", "seeds = 2_000_000_000", "at most 100,000 runs"),
         ('command = "train"', "", "command is missing"),
         ('command = "train"', 'command = "walk"', "must be train or tune"),
-        ('command = "train"', 'command = "trian"', "got 'trian'; is 'train' meant"),
+        ('command = "train"', 'command = "trian"', "got 'trian'; did you mean train"),
         ('"CartPole-v1"', '"--help"', "'--help' is an option"),
-        ("games", "gamess", "there is no key 'gamess'; is 'games' meant"),
+        ("games", "gamess", "there is no key 'gamess'; did you mean games"),
         ("seeds = 3", 'seeds = "many"', "seeds must be a whole number"),
         ("seeds = 3", "seeds = 0", "seeds must be a whole number of at least 1"),
         ("[0, 0.5]", "[0, -1]", "penalty_weights"),
@@ -281,7 +281,7 @@ def test_runs_of_one_checkpoint_are_of_one_network(tmp_path):
         folders.append(job.folder(tmp_path))
         config = json.loads((folders[-1] / "config.json").read_text())
         config |= {"checkpoint": "abc", "search": search, "refit": "sgd", "scoring": "loss"}
-        config |= {"children": "boltzmann"}
+        config |= {"children": "boltzmann", "penalty_weight": 10.0 if search == "beam" else 0.0}
         (folders[-1] / "config.json").write_text(json.dumps(config))
     results = read_runs(folders)
     assert [(row.network, row.algorithm) for row in results.rows] == [
@@ -290,6 +290,8 @@ def test_runs_of_one_checkpoint_are_of_one_network(tmp_path):
     ]
     shown = {exhibit.key: exhibit for exhibit in study_exhibits(results)}["algorithms"]
     assert shown.rows[0][shown.head.index("lead on multi-DQN")].value == 0.0
+    (folders[-1] / "config.json").write_text(json.dumps(config | {"penalty_weight": 1.0}))
+    assert [row.algorithm for row in read_runs(folders).rows] == ["conqur", "no-search"]
 
 
 def test_a_run_that_is_damaged_is_named(tmp_path):

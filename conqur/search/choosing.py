@@ -1,0 +1,54 @@
+"""What has been played to choose a node, so that a run that is killed then goes on from there."""
+
+import contextlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from conqur.runs import RunDirectory
+from conqur.search.rollouts import Round
+from conqur.search.saving import digest
+
+FILE = "choosing.json"
+
+
+class Choosing:
+    """The rounds that a run's folder knows of.
+
+    Attributes:
+        rounds: played before.
+        seconds: that they took.
+    """
+
+    def __init__(self, run: RunDirectory, among: Any) -> None:
+        """Read what there is.
+
+        Args:
+            run: the run's directory.
+            among: the regressors, and whatever else rounds depend on, as numbers and arrays; what
+                was played with others is of no use.
+        """
+        self._run, self._among = run, digest(among)
+        self.rounds: Sequence[Round] = ()
+        self.seconds = 0.0
+        try:
+            found = json.loads((run.path / FILE).read_bytes())
+            if found["among"] == self._among:
+                self.rounds = [
+                    Round([[float(score) for score in own] for own in scores], int(frames))
+                    for scores, frames in found["rounds"]
+                ]
+                self.seconds = float(found["seconds"])
+        except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
+            self.rounds = ()  # there is none, or none that can be used: all is played
+
+    def keep(self, rounds: Sequence[Round], seconds: float) -> None:
+        """Write what has been played so far."""
+        found = {"among": self._among, "rounds": list(rounds), "seconds": seconds}
+        self._run.write_file(FILE, json.dumps(found).encode())
+
+
+def forget(run: RunDirectory) -> None:
+    """Remove what a run has written to choose a node: it is chosen."""
+    with contextlib.suppress(OSError):
+        (run.path / FILE).unlink()

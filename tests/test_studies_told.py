@@ -1,0 +1,477 @@
+"""What the documents say of studies is what the files in results/studies say."""
+
+import collections
+import csv
+import re
+import runpy
+import statistics
+from dataclasses import replace
+
+from told import ROOT, study, words
+
+from conqur.report.search_settings import Arm
+from conqur.report.study_page import study_exhibits
+from conqur.statistics import difference
+from conqur.suite import read_study
+
+
+def test_loss_and_rollouts_as_scores_are_told_as_they_came_out():
+    claims = runpy.run_path(str(ROOT / "experiments/claims.py"))
+    words_of = claims["_scoring"]().found.replace("-", "−")
+    lead, times, own = re.search(
+        r"is (.*?\)) checkpoints, with (.* times).*first, (.*\))", words_of
+    ).groups()
+    found = words("results/README.md")
+    assert f"The lead of rollouts is {lead} checkpoints over all games, for {times}" in found
+    rows = study("minatar_scoring")[0].rows
+    for game in ("Asterix", "Breakout", "Freeway", "Seaquest", "Space Invaders"):
+        own_rows = [row for row in rows if row.game == f"MinAtar/{game.replace(' ', '')}"]
+        arms = [[r for r in own_rows if r.algorithm == name] for name in ("rollouts", "conqur")]
+        assert [len(arm) for arm in arms] == [5, 5]
+        lead = claims["against"](*arms)
+        words_of = f"{game} {claims['_told'](lead)}".replace("-", "−")
+        assert words_of in found
+        assert lead.high > 0 or lead.value == 0
+        if game == "Freeway":
+            assert all(row.gain == 0 for row in own_rows)
+            ranked = claims["against"](*(map(claims["by_own_score"], arm) for arm in arms))
+            assert f"behind, {claims['_told'](ranked)}".replace("-", "−") in found
+    assert f"the lead is {own}, and in Freeway rollouts" in found
+    scored = collections.defaultdict(set)
+    for row in rows:
+        scored[row.network].add(row.checkpoint)
+    assert sum(len(scores) > 1 for scores in scored.values()) == 7  # as told
+
+
+def test_the_penalty_study_is_told_as_it_came_out():
+    results, exhibits = study("minatar_penalty")
+    assert len(results.rows) == 5 * 2 * 6 * 10
+    found = words("results/README.md")
+    table = exhibits["weights"]
+    shown = {row[:2]: row[table.head.index("IQM")] for row in table.rows}
+    for weight in ("0.25", "0.5", "1", "1.5", "2"):
+        told = [
+            "{:.2f} ({:.2f} to {:.2f})".format(*shown[name, weight]) for name in ("DQN", "DDQN")
+        ]
+        assert f"| {weight} | {' | '.join(told)} |" in found
+    half = ["{:.2f} ({:.2f} to {:.2f})".format(*shown[name, "0.5"]) for name in ("DQN", "DDQN")]
+    told = f"comes to {half[0]} of plain DQN, and to {half[1]} of DDQN"
+    assert told in words("README.md")
+    scores = collections.defaultdict(list)
+    for row in results.rows:
+        scores[row.algorithm, row.game, row.penalty_weight].append(row.score)
+    above, below = collections.Counter(), collections.Counter()
+    for (algorithm, game, weight), values in scores.items():
+        low, high = difference(values, scores[algorithm, game, 0.0]).interval
+        above[algorithm] += weight > 0 and low > 0
+        below[algorithm] += weight > 0 and high < 0
+    assert above["dqn"] == 0
+    assert f"none is above zero beyond its 95 % interval, {below['dqn']} are below." in found
+    assert f"({above['ddqn']} above, {below['ddqn']} below;" in found
+    gain = difference(*(scores["ddqn", "MinAtar/Asterix", weight] for weight in (0.25, 0.0)))
+    assert "(difference {:.1f} to {:.1f})".format(*gain.interval) in found
+    table = exhibits["best-weight"]
+    chosen, plain = (table.head.index(name) for name in ("λ chosen on other seeds", "λ = 0"))
+    gains = {row[:2]: row[chosen].value - row[plain].value for row in table.rows}
+    told = {
+        member: f"{gain:+.1f}".replace("+0.0", "0.0").replace("-", "−")
+        for member, gain in gains.items()
+    }
+    for game in ("Asterix", "Seaquest", "Breakout", "Freeway", "Space Invaders"):
+        assert f"{game} {told['MinAtar/' + game.replace(' ', ''), 'DDQN']}" in found
+    for game in ("Asterix", "Breakout"):
+        assert re.search(f"{game} {told[f'MinAtar/{game}', 'DQN']}", found)
+    assert [
+        told[f"MinAtar/{game}", "DQN"] for game in ("Freeway", "Seaquest", "SpaceInvaders")
+    ] == ["0.0"] * 3
+
+
+def test_the_search_study_is_told_as_it_came_out():
+    results, exhibits = study("minatar_search")
+    found, readme = words("results/README.md"), words("README.md")
+    assert f"{len(results.rows)} runs with the paper's settings, baseline and controls" in readme
+    shown = exhibits["algorithms"]
+    for name, *cells in shown.rows:
+        row = dict(zip(shown.head[1:], cells, strict=True))
+        lead = row["lead on multi-DQN"]
+        told = ["{:.2f} ({:.2f} to {:.2f})".format(*row[each]) for each in ("IQM", "mean")]
+        told.append("–" if lead is None else "{:+.2f} ({:+.2f} to {:+.2f})".format(*lead))
+        ours = [r for r in results.rows if str(Arm(r.algorithm, r.penalty_weight)) == name]
+        worse = sum(r.gain_high is not None and r.gain_high < 0 for r in ours)
+        told += [str(row["handed back"]), str(worse)]
+        line = f"| {name} | {row['runs']} | {' | '.join(told)} |".replace("-", "−")
+        assert line in found.replace("multi-DQN", "multi−DQN").replace("large-", "large−")
+        if name == "ConQUR, λ = 1":
+            ends = [-lead.value, -lead.high, -lead.low]
+            told = "by {:.2f} checkpoints at λ = 1, 95 % interval {:.2f} to {:.2f}".format(*ends)
+            assert told in readme
+    shown = exhibits["scores-by-loss"]
+    space, freeway = (
+        {
+            name: f"{cell.value:.1f}"
+            for name, cell in zip(shown.head[1:], row[1:], strict=True)
+            if cell is not None
+        }
+        for game in ("MinAtar/SpaceInvaders", "MinAtar/Freeway")
+        for row in shown.rows
+        if row[0] == game
+    )
+    start, multi, plain = (
+        space[name] for name in ("checkpoint", "multi-DQN", "search without penalty")
+    )
+    penalised = [f"ConQUR, λ = {weight}" for weight in ("1", "10", "100", "1,000")]
+    one, ten, hundred, thousand = (space[name] for name in penalised)
+    assert f"goes from {start} to {multi} points (multi-DQN) and {plain} (search)" in found
+    assert f"λ = 1, 10, 100 or 1,000 it has {one}, {ten}, {hundred} and {thousand}." in found
+    assert f"has {one} points with λ = 1, {multi} without, the checkpoint {start}" in readme
+    one, ten, hundred, thousand = (freeway[name] for name in penalised)
+    assert f"from {freeway['checkpoint']} to {one}, {ten}, {hundred} and {thousand} with" in found
+    without = [freeway[name] for name in ("multi-DQN", "search without penalty")]
+    assert f"stay without ({' and '.join(without)})" in found
+    ranks = exhibits["ranks"]
+    lead = ranks.head.index("lead of ConQUR, λ = 10")
+    behind = [-row[lead].value for row in ranks.rows]
+    assert f"ranks, by {min(behind):.2f} to {max(behind):.2f} checkpoints" in found
+    alone = {row[0]: row for row in shown.rows}["MinAtar/Seaquest"]
+    refit = alone[shown.head.index("large-batch refit")].value
+    assert f"({refit:.1f} points by the loss, {alone[1].value:.1f} before)" in found
+    back = collections.Counter(
+        (r.game, r.algorithm in ("multi-dqn", "no-penalty"), r.algorithm == "conqur")
+        for r in results.rows
+        if r.score == r.checkpoint
+    )
+    assert back["MinAtar/SpaceInvaders", True, False] == 20
+    assert "which they did in all twenty runs without penalty" in found
+    assert back["MinAtar/Freeway", False, True] == 40
+    assert "rollouts chose the checkpoint in all forty runs" in found
+    best = exhibits["best-evaluations"]
+    for game in ("SpaceInvaders", "Freeway"):
+        row = next(row for row in best.rows if row[0] == f"MinAtar/{game}")
+        lead = {
+            name: f"{100 * (cell.value / row[1].value - 1):+.0f}".replace("-", "−")
+            for name, cell in zip(best.head[2:], row[2:], strict=True)
+            if cell is not None
+        }
+        for names in (penalised, ["multi-DQN", "search without penalty"]):
+            parts = {lead[name] for name in names}
+            ends = sorted(parts, key=lambda text: float(text.replace("−", "-")))
+            assert f"{' to '.join(dict.fromkeys((ends[0], ends[-1])))} % with" in found
+    higher = [
+        100 * (cell.value / row[1].value - 1)
+        for row in best.rows
+        if row[0] in ("MinAtar/Asterix", "MinAtar/Breakout", "MinAtar/Seaquest")
+        for name, cell in zip(best.head[2:], row[2:], strict=True)
+        if cell is not None and name != "large-batch refit"
+    ]
+    assert f"refit looks {min(higher):.0f} to {max(higher):.0f} % better" in found
+    table = exhibits["over-multi-dqn"]
+    leads = [row[table.head.index("best evaluations, %")].value for row in table.rows]
+    assert f"λ = 10 leads multi-DQN by {statistics.mean(leads):.0f} % on average" in found
+    assert sum(lead < 0 for lead in leads) == 4
+    asked = {
+        job.name for job in read_study(ROOT / "results/studies/minatar_search/study.toml").jobs()
+    }
+    missing = asked - {row.run for row in results.rows}
+    assert len(missing) == 23
+    assert all(
+        "random-rollouts" in name and name.startswith(("Freeway", "Seaquest", "SpaceInvaders"))
+        for name in missing
+    )
+    page = (ROOT / "results/studies/minatar_search/report.html").read_text()
+    assert "; 50 networks; not at its end" in page
+    assert "377 of 400 runs" in page
+
+
+def test_the_preset_tuned_is_told_as_it_came_out():
+    results, _ = study("minatar_tuned")
+    found, readme = words("results/README.md"), words("README.md")
+    held = ("Freeway", "Seaquest", "SpaceInvaders")
+
+    def told(rows):
+        shown = {each.key: each for each in study_exhibits(replace(results, rows=tuple(rows)))}
+        table = shown["algorithms"]
+        return "{:.2f} ({:.2f} to {:.2f})".format(*table.rows[0][table.head.index("mean")])
+
+    def line(name, rows, scores=""):
+        better, worse = sum(r.gain_low > 0 for r in rows), sum(r.gain_high < 0 for r in rows)
+        assert f"| {name} | {len(rows)} | {scores}{told(rows)} | {better} | {worse} |" in found
+
+    games = collections.defaultdict(list)
+    for row in results.rows:
+        games[row.game.removeprefix("MinAtar/")].append(row)
+    for game, rows in games.items():
+        before, after = (
+            statistics.mean(getattr(row, name) for row in rows) for name in ("checkpoint", "score")
+        )
+        name = game.replace("SpaceI", "Space I") + ", held apart" * (game in held)
+        line(name, rows, f"{before:.1f} | {after:.1f} | ")
+    apart = [row for game in held for row in games[game]]
+    line("games held apart", apart, "| | ")
+    line("all", results.rows, "| | ")
+    told_there = told(results.rows).replace("(", "(95 % interval ")
+    assert f"`tuned` comes to {told_there} of the checkpoints' scores" in readme
+    assert f"had seen no network, to {told(apart)}" in readme
+    assert f"three games that it was not chosen on to {told(apart)} of their scores" in found
+    assert (
+        f"take {len(apart)} networks of three games that they were not chosen on to {told(apart)}"
+        in (readme)
+    )
+    seconds = statistics.mean(row.seconds for row in results.rows)
+    assert f"a run took {seconds:.0f} seconds" in found
+    assert {row.network for row in results.rows} == {
+        f"networks/{file.name}" for file in (ROOT / "results/networks").glob("*.safetensors")
+    }
+
+
+def test_numbers_of_nodes_are_told_as_they_came_out():
+    claims = runpy.run_path(str(ROOT / "experiments/claims.py"))
+    results, exhibits = study("minatar_nodes")
+    tuned = study("minatar_tuned")[0].rows
+    found, readme = words("results/README.md"), words("README.md")
+
+    def told(cell, sign="+"):
+        return "{:{s}.2f} ({:{s}.2f} to {:{s}.2f})".format(*cell, s=sign).replace("-", "−")
+
+    arms = {"ConQUR, λ = 10": ("conqur", 10.0), "multi-DQN": ("multi-dqn", 0.0)}
+    made = {
+        (name, nodes): claims["runs"](results, *arm, nodes)
+        for name, arm in arms.items()
+        for nodes in (8, 16)
+    }
+    assert f"{len(results.rows)} runs" in found
+    for name in arms:
+        cells = []
+        for nodes in (8, 16):
+            table = exhibits[f"algorithms-paper-{nodes}"]
+            row = next(row for row in table.rows if row[0] == name)
+            cells.append(told(row[table.head.index("mean")], ""))
+        cells.append(told(claims["against"](made[name, 16], made[name, 8])))
+        assert f"| {name} | {' | '.join(cells)} |" in found
+    growth = re.search(r"a growth of (.*?\))", claims["_nodes"]().found)[1].replace("-", "−")
+    assert f"the lead on multi-DQN grows by {growth}" in found
+    leads = [claims["against"](*(made[name, nodes] for name in arms)) for nodes in (8, 16)]
+    assert f"| lead of ConQUR | {' | '.join(map(told, leads))} | |" in found
+    assert all(lead.high < 0 for lead in leads)
+    scores = exhibits["scores-paper-8"]
+    (row,) = (row for row in scores.rows if row[0] == "MinAtar/SpaceInvaders")
+    before, ours, theirs = (cell.value for cell in row[1:4])
+    assert f"from {before:.1f} to {ours:.1f} points, and multi-DQN leaves them at {theirs:.1f}" in (
+        found
+    )
+    other = made["multi-DQN", 8]
+    same = [row for row in tuned if row.network in {run.network for run in other}]
+    ahead = claims["against"](same, other)
+    assert ahead.low > 0
+    assert f"by {told(ahead, '')} checkpoints more than multi-DQN with 8 nodes" in found
+    for game in ("Asterix", "Breakout", "Freeway", "Seaquest", "Space Invaders"):
+        own = f"MinAtar/{game.replace(' ', '')}"
+        parts = ([run for run in runs if run.game == own] for runs in (same, other))
+        assert f"{game} {told(claims['against'](*parts))}" in found
+    scored = collections.defaultdict(set)
+    for run in (*made["ConQUR, λ = 10", 8], *other):
+        scored[run.network].add(run.checkpoint)
+    differ = sum(len(scores) > 1 for scores in scored.values())
+    assert f"in {differ} of {len(scored)} networks between arms" in found
+    old = claims["runs"](study("minatar_search")[0], "conqur", 10.0)
+    for runs in (old, made["ConQUR, λ = 10", 8]):
+        gain = claims["_student"](run.gain for run in runs if run.game == "MinAtar/SpaceInvaders")
+        assert (
+            "{:+.1f}{}, {:.1f} to {:.1f}".format(
+                gain.value, " points" if runs is old else "", gain.low, gain.high
+            ).replace("-", "−")
+            in found
+        )
+    frames = [statistics.mean(run.frames for run in runs) / 1e6 for runs in (same, other)]
+    assert "{:.1f} million frames, multi-DQN {:.1f} million".format(*frames) in found
+    assert (
+        f"with {frames[0] / frames[1]:.1f} times its frames, they are ahead in Breakout" in readme
+    )
+
+
+def test_many_nodes_are_told_as_they_came_out():
+    claims = runpy.run_path(str(ROOT / "experiments/claims.py"))
+    found = words("results/README.md")
+    before, more, most = (study(f"minatar_nodes{n}")[0] for n in ("", "_64", "_256"))
+    assert (more.done, more.runs, most.done, most.runs) == (30, 30, 17, 20)
+    names = {"conqur": ("ConQUR, λ = 10,", 10.0), "multi-dqn": ("multi-DQN", 0.0)}
+
+    def few(arms):
+        """With 16 nodes, on the same networks."""
+        of = {row.network for row in arms["conqur"]}
+        return {
+            name: [row for row in claims["runs"](before, name, weight) if row.network in of]
+            for name, (_, weight) in names.items()
+        }
+
+    arms = claims["both"](more, 64)
+    assert len(arms["conqur"]) == 15
+    cells = {
+        f"{told} against its own with 16": claims["against"](arms[name], few(arms)[name])
+        for name, (told, _) in names.items()
+    }
+    cells["lead of ConQUR"] = claims["lead_with"](arms)
+    cells["lead of ConQUR with 16 on these networks"] = claims["lead_with"](few(arms))
+    for name, cell in cells.items():
+        told = claims["_told"](cell).replace("-", "−")
+        assert f"| {name} | {told} |" in found
+    arms = claims["both"](most, 256)
+    for row in arms["conqur"]:
+        of_it = [
+            next(run for run in part[name] if run.network == row.network)
+            for name in names
+            for part in (few(arms), arms)
+        ]
+        game, number = row.network.removeprefix("networks/").removesuffix(".safetensors").split("-")
+        scores = " | ".join(f"{run.score:.1f}" for run in of_it)
+        assert f"| {game}, network {number} | {row.checkpoint:.1f} | {scores} |" in found
+    searches = claims["runs"](most, "conqur", 10.0, 256)
+    seconds = [row.seconds for row in searches]
+    assert f"took {min(seconds):.0f} to {max(seconds):.0f} seconds" in found
+    wide = claims["runs"](most, "multi-dqn", nodes=256)
+    narrow = {row.network: row for row in claims["runs"](before, "multi-dqn")}
+    assert len(wide) == 10
+    assert sum(row.gain > narrow[row.network].gain for row in wide) == 8
+    told = claims["_told"](claims["against"](wide, [narrow[row.network] for row in wide]))
+    assert f"on eight of ten networks, by {told}".replace("-", "−") in found
+    pair = [row for row in wide if row.game == "MinAtar/SpaceInvaders"]
+    told = " and ".join(f"{row.checkpoint:.1f}" for row in pair)
+    assert f"from {told} to {pair[0].score:.1f}, the checkpoint, and {pair[1].score:.1f}" in found
+    (alone,) = (row for row in searches if row.game == "MinAtar/SpaceInvaders")
+    assert f"{alone.checkpoint:.1f} to {alone.score:.1f}" in found
+    times = []
+    for name, (_, weight) in names.items():
+        old = {row.network: row.frames for row in claims["runs"](before, name, weight)}
+        new = claims["runs"](most, name, weight, 256)
+        times.append(statistics.mean(row.frames / old[row.network] for row in new))
+    assert "{:.1f} times those of 16 nodes with ConQUR, {:.1f} times".format(*times) in found
+
+
+def test_random_children_are_told_as_they_came_out():
+    claims = runpy.run_path(str(ROOT / "experiments/claims.py"))
+    found = words("results/README.md")
+    results = study("minatar_random")[0]
+    assert (results.done, results.runs) == (14, 14)
+    for name, gain in claims["random_children"]().items():
+        assert f"| {name} | {claims['_told'](gain).replace('-', '−')} |" in found
+    ours = {row.network: row.frames for row in results.rows}
+    for name, algorithm, words_of in (
+        ("scoring", "rollouts", "1.0"),
+        ("scoring", "conqur", "3.2"),
+        ("nodes", "multi-dqn", "4.0"),
+        ("tuned", None, "1.6"),
+    ):
+        theirs = [
+            row.frames
+            for row in study(f"minatar_{name}")[0].rows
+            if row.network in ours
+            and (algorithm is None or (row.algorithm, row.nodes) == (algorithm, 8))
+        ]
+        assert len(theirs) == 14
+        assert f"{statistics.mean(ours.values()) / statistics.mean(theirs):.1f}" == words_of
+        assert f"| {words_of} times |" in found
+
+
+def test_the_penalty_without_the_search_is_told_as_it_came_out():
+    claims = runpy.run_path(str(ROOT / "experiments/claims.py"))
+    found = words("results/README.md")
+    results, _ = study("minatar_no_search")
+    assert (results.done, results.runs) == (75, 75)
+    gains = claims["gains_apart"]()
+    names = {
+        "conqur": "ConQUR, λ = 10",
+        "multi-dqn": "multi-DQN",
+        "no-search": "penalty without search, λ = 10",
+    }
+    for name, told in names.items():
+        cells = (claims["_told"](gains[name, by]).replace("-", "−") for by in ("play", "loss"))
+        assert f"| {told} | {' | '.join(cells)} |" in found
+    arms = {n: claims["runs"](results, n, weight, 8) for n, weight in claims["APART"].items()}
+    for game in {row.game for row in results.rows}:
+        of_game = {n: [row for row in rows if row.game == game] for n, rows in arms.items()}
+        before = statistics.mean(row.checkpoint for row in of_game["no-search"])
+        after = [
+            before + statistics.mean(row.gain_by_score for row in of_game[name]) for name in names
+        ]
+        cells = " | ".join(f"{score:.1f}" for score in (before, *after))
+        assert f"| {game.removeprefix('MinAtar/')} | {cells} |" in found
+        assert 0.99 < after[2] / before < 1.12
+    parts = [row.gain_by_score / row.checkpoint for row in arms["no-search"]]
+    assert f"from {100 * min(parts):.0f} to {100 * max(parts):+.0f} %".replace("-", "−") in found
+    lead = claims["against"](arms["multi-dqn"], arms["no-search"])
+    assert f"ahead, by {lead.value:.2f} ({lead.low:.2f} to {lead.high:.2f}) checkpoints" in found
+    both = (
+        [claims["by_own_score"](r) for r in arms[n] if r.game == "MinAtar/SpaceInvaders"]
+        for n in ("conqur", "no-search")
+    )
+    lead = claims["against"](*both)
+    told = f"({lead.value:+.2f} checkpoints, {lead.low:.2f} to {lead.high:+.2f})"
+    assert told.replace("-", "−") in found
+
+
+def test_the_first_runs_on_atari_are_told_as_they_came_out():
+    results, _ = study("atari_search")
+    found = words("results/README.md")
+    assert (results.done, results.runs) == (16, 54)
+    assert f"{results.done} of its {results.runs} runs" in found
+    runs = {
+        (row.game.removeprefix("ALE/").removesuffix("-v5"), row.seed, row.algorithm): row
+        for row in results.rows
+    }
+    for game, seed in {(game, seed) for game, seed, _ in runs}:
+        rows = [runs.get((game, seed, name)) for name in ("multi-dqn", "no-penalty", "conqur")]
+        cells = [", ".join(dict.fromkeys(f"{row.checkpoint:,.1f}" for row in rows if row))]
+        for row in rows:
+            gain = "" if row is None else "0"
+            if row is not None and row.gain:
+                told = (row.gain, row.gain_low, row.gain_high)
+                gain = "{:+,.1f} ({:,.1f} to {:,.1f})".format(*told)
+            cells.append(gain)
+        best = ("–" if row is None else f"{row.best_evaluation:,.1f}" for row in rows)
+        line = f"| {game}, {seed} | {' | '.join(cells)} | {', '.join(best)} |".replace("-", "−")
+        assert re.sub(" +", " ", line) in found
+    by_loss = {key: row.score_by_score for key, row in runs.items()}
+    krull = (runs["Krull", 0, "conqur"].checkpoint, by_loss["Krull", 0, "conqur"])
+    told = (*krull, by_loss["Krull", 0, "multi-dqn"])
+    assert "from {:,.0f} to {:,.0f} points with λ = 10 and to {:,.0f} in".format(*told) in found
+    ours, multi = (runs["Pong", 0, name] for name in ("conqur", "multi-dqn"))
+    told = (ours.checkpoint, ours.score_by_score, multi.checkpoint, multi.score_by_score)
+    assert "Pong, from {:.1f} to {:.1f} and from {:.1f} to {:.1f}".format(*told) in found
+    ups = [("UpNDown", seed, name) for seed in (0, 1) for name in ("conqur", "multi-dqn")]
+    told = (by_loss[ups[0]], by_loss[ups[2]], by_loss["UpNDown", 0, "no-penalty"])
+    assert "{:,.0f} and {:,.0f} points with λ = 10, {:,.0f} without,".format(*told) in found
+    assert f"{by_loss[ups[1]]:,.0f} and {by_loss[ups[3]]:,.0f} in multi-DQN" in found
+    for seed in (0, 1):
+        ours, multi = (runs["UpNDown", seed, name] for name in ("conqur", "multi-dqn"))
+        assert ours.gain < multi.gain / 4
+        assert ours.gain_high < runs["UpNDown", 0, "no-penalty"].gain_low
+    told = (runs["UpNDown", 0, name].score for name in ("conqur", "no-penalty", "multi-dqn"))
+    readme = "to {:,.0f}, without the penalty (`--penalty-weight 0`) to {:,.0f}, and multi-DQN, "
+    assert (readme + "which has none either, to {:,.0f}").format(*told) in words("README.md")
+
+
+def test_the_readme_begins_with_what_was_found():
+    told = words("README.md")
+    with (ROOT / "results/exactness/unions.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for weight, before in (("0", "of which"), ("10", "it is")):
+        shares = [100 * float(r["broken"]) for r in rows if r["penalty_weight"] == weight]
+        assert f"{before} {min(shares):.1f} to {max(shares):.1f} %" in told
+    penalty, search = (study(name)[1] for name in ("minatar_penalty", "minatar_search"))
+    table = penalty["weights"]
+    for name in ("DQN", "DDQN"):
+        row = next(row for row in table.rows if row[:2] == (name, "0.5"))
+        cell = row[table.head.index("IQM")]
+        assert re.search(rf"{name} (scores )?{cell.value:.2f} \({cell.low:.2f} to", told)
+    table = search["algorithms"]
+    means = {row[0]: row[table.head.index("mean")] for row in table.rows}
+    for name, before in (
+        ("multi-DQN", "takes 50 networks to"),
+        ("ConQUR, λ = 1", "the search to"),
+        ("ConQUR, λ = 10", "λ = 1 and"),
+    ):
+        assert "{} {:.2f} ({:.2f} to {:.2f})".format(before, *means[name]) in told
+
+
+def test_the_table_of_claims_is_made_from_the_results():
+    made = runpy.run_path(str(ROOT / "experiments/claims.py"))["table"]()
+    assert made in (ROOT / "results/README.md").read_text()
