@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from conqur import training
 from conqur.config import PRESETS, train_config
 from conqur.environments import Spec, Step, VectorEnvironment, journal, make
 from conqur.environments.data import FixedData
@@ -20,6 +19,8 @@ from conqur.environments.interface import JaxEnvironment
 from conqur.environments.journal import Journal
 from conqur.runs import RunDirectory
 from conqur.training import CompiledTrainer, DataTrainer, HostTrainer
+from conqur.training.learning import ENVIRONMENT, LEARN, LOOK, key_for
+from conqur.training.tally import Tally
 from conqur.training_state import restored, save_state
 
 UPDATES_BETWEEN = 6
@@ -60,9 +61,7 @@ step_walks = jax.jit(jax.vmap(Walk().step))
 @functools.partial(jax.jit, static_argnums=0)
 def environment_keys(config, time):
     drawn = [
-        jax.random.split(
-            training._key(jnp.int32(seed), training.ENVIRONMENT, time), config.num_envs
-        )
+        jax.random.split(key_for(jnp.int32(seed), ENVIRONMENT, time), config.num_envs)
         for _, seed in config.members
     ]
     return jnp.concatenate(drawn)
@@ -166,7 +165,7 @@ def quickly_compiled():
 def many_looks():
     """Look at the networks often, so that short runs hold several looks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "UPDATES_BETWEEN", UPDATES_BETWEEN)
+        patch.setattr("conqur.training.trainer.UPDATES_BETWEEN", UPDATES_BETWEEN)
         yield
 
 
@@ -292,9 +291,9 @@ def test_learning_as_a_scan_is_a_loop_of_updates(trainers, uninterrupted):
     seed, weight = jnp.int32(5), jnp.float32(2.0)
     drawn = jax.jit(learning.draw)(replay, seed, jnp.int32(END))
     assert drawn.actions.shape == (2 * MAIN.batch_size,)
-    after, tally = jax.jit(learning.learn)(agent, drawn, training.Tally.empty(4), seed, weight)
+    after, tally = jax.jit(learning.learn)(agent, drawn, Tally.empty(4), seed, weight)
     update = jax.jit(learning.algorithm.update)
-    keys = jax.random.split(training._key(seed, training.LEARN, agent.updates), 2)
+    keys = jax.random.split(key_for(seed, LEARN, agent.updates), 2)
     losses = []
     for i, key in enumerate(keys):
         rows = slice(i * MAIN.batch_size, (i + 1) * MAIN.batch_size)
@@ -311,10 +310,10 @@ def test_a_look_is_a_diagnosis_of_states_in_the_replay(trainers, uninterrupted):
     members, _ = uninterrupted("host")
     agent, replay = (jax.tree.map(lambda x: x[2], part) for part in (members.agent, members.replay))
     seed, time = jnp.int32(3), jnp.int32(END)
-    tally = training.Tally.empty(4)
+    tally = Tally.empty(4)
     for count in (1, 2):
         tally = jax.jit(learning.look)(agent, replay, tally, seed, time)
-        draw_key, key = jax.random.split(training._key(seed, training.LOOK, time))
+        draw_key, key = jax.random.split(key_for(seed, LOOK, time))
         batch = jax.jit(lambda replay, key: replay.sample(key, 256, time))(replay, draw_key)
         found = jax.jit(learning.algorithm.diagnose)(agent, batch, key)
         assert tally.looks == count
@@ -417,7 +416,7 @@ def test_returns_and_episodes_against_a_recount(trainers, monkeypatch, epoch):
 
 
 def test_tally_by_hand():
-    tally = training.Tally.empty(2)
+    tally = Tally.empty(2)
     none, flags = np.zeros(2, bool), lambda *given: np.array(given, bool)
 
     def step(rewards, over, reset):
@@ -450,8 +449,8 @@ def test_the_log_has_the_scores_of_whole_games(preprocessing):
     """Whether or not every lost life begins a new episode; five of them are one game."""
     environment = make("ALE/Breakout-v5", 1, preprocessing=preprocessing)
     environment.reset([3])
-    rng, absorbed = np.random.default_rng(0), jax.jit(training.Tally.absorbed)
-    tally, scores, resets = training.Tally.empty(1), [0.0], 0
+    rng, absorbed = np.random.default_rng(0), jax.jit(Tally.absorbed)
+    tally, scores, resets = Tally.empty(1), [0.0], 0
     while len(scores) < 3:
         step = environment.step(rng.integers(0, 4, 1))
         tally = absorbed(tally, step)
@@ -555,7 +554,7 @@ class Anything(JaxEnvironment):
 @pytest.mark.parametrize("preset", PRESETS)
 def test_looks_do_not_fall_in_step_with_target_copies(preset, monkeypatch):
     monkeypatch.undo()
-    monkeypatch.setattr(training, "UPDATES_BETWEEN", 389)
+    monkeypatch.setattr("conqur.training.trainer.UPDATES_BETWEEN", 389)
     config = train_config(
         preset, environment="x", algorithm="dqn", penalty_weights=(0.0,), seeds=(0,)
     )

@@ -17,6 +17,7 @@ from conqur.environments.interface import VectorEnvironment
 from conqur.environments.jax_env import HostedJax
 from conqur.evaluation import Evaluation, evaluate
 from conqur.search.approximator import Approximator
+from conqur.search.saving import digest
 
 MOST_COPIES = 256
 """Copies of the environment that are played at once."""
@@ -102,32 +103,18 @@ class Rollouts:
     ) -> list[Evaluation]:
         """What each regressor scores, all on the same starts.
 
+        Those that are the same, as all copies of a checkpoint, play once.
+
         Args:
             thetas: the regressors.
             episodes: how many each plays.
             seed: of the starts.
         """
-        at_once, copies = self._seats(len(thetas), episodes)
-        environment = self._environment(at_once * copies)
-        found: list[Evaluation] = []
-        for first in range(0, len(thetas), at_once):
-            part = list(thetas[first : first + at_once])
-            padded = [*part, *[part[0]] * (at_once - len(part))]
-            axes = self._approximator.node_axes(part[0])
-            stacked = jax.tree.map(lambda axis, *leaves: np.stack(leaves, axis), axes, *padded)
-            part_of = _part_of(self.watch, first / len(thetas), at_once / len(thetas))
-            found += evaluate(
-                Policies(self._approximator, stacked),
-                environment,
-                policies=at_once,
-                episodes=episodes,
-                frame_skip=self._frame_skip,
-                epsilon=self._epsilon,
-                seed=seed,
-                on_progress=part_of,
-            )[: len(part)]
-        self.frames += sum(evaluation.frames for evaluation in found)
-        return found
+        names = [digest(theta) for theta in thetas]
+        different = dict(zip(names, thetas, strict=True))
+        played = self._play(list(different.values()), episodes, seed)
+        by_name = dict(zip(different, played, strict=True))
+        return [by_name[name] for name in names]
 
     def gains(self, root: Any, thetas: Sequence[Any], *, episodes: int, seed: int) -> list[float]:
         """By how much each regressor scores more than the root on the same starts, on average.
@@ -195,6 +182,29 @@ class Rollouts:
         if self._environment_now is not None:
             self._environment_now.close()
             self._environment_now = None
+
+    def _play(self, thetas: Sequence[Any], episodes: int, seed: int) -> list[Evaluation]:
+        at_once, copies = self._seats(len(thetas), episodes)
+        environment = self._environment(at_once * copies)
+        found: list[Evaluation] = []
+        for first in range(0, len(thetas), at_once):
+            part = list(thetas[first : first + at_once])
+            padded = [*part, *[part[0]] * (at_once - len(part))]
+            axes = self._approximator.node_axes(part[0])
+            stacked = jax.tree.map(lambda axis, *leaves: np.stack(leaves, axis), axes, *padded)
+            part_of = _part_of(self.watch, first / len(thetas), at_once / len(thetas))
+            found += evaluate(
+                Policies(self._approximator, stacked),
+                environment,
+                policies=at_once,
+                episodes=episodes,
+                frame_skip=self._frame_skip,
+                epsilon=self._epsilon,
+                seed=seed,
+                on_progress=part_of,
+            )[: len(part)]
+        self.frames += sum(evaluation.frames for evaluation in found)
+        return found
 
     def _environment(self, copies: int) -> VectorEnvironment:
         """So many copies; there is one such environment at a time, as emulators take memory."""

@@ -54,6 +54,14 @@ def test_more_nodes_than_fit_at_once_are_played_in_parts(monkeypatch):
     assert played.frames == sum(e.frames for e in whole)
 
 
+def test_regressors_that_are_the_same_play_once():
+    body, thetas = heads(2)
+    played = rollouts(body)
+    one, other, again, _ = played.play([*thetas, *thetas], episodes=3, seed=4)
+    assert again == one != other
+    assert played.frames == one.frames + other.frames
+
+
 def test_gains_are_differences_on_common_starts():
     body, thetas = heads(3)
     played = rollouts(body)
@@ -78,8 +86,8 @@ def test_all_are_played_in_parts_of_about_the_same_size(monkeypatch):
             sizes.append(policies) or [Evaluation((0.0,), (1,), 1)] * policies
         ),
     )
-    body, thetas = heads(1)
-    rollouts(body).play(thetas * 17, episodes=16, seed=0)
+    body, thetas = heads(17)
+    rollouts(body).play(thetas, episodes=16, seed=0)
     assert sizes == [9, 9]
 
 
