@@ -6,6 +6,8 @@ from itertools import product
 from typing import Any, get_args, get_origin
 
 from conqur import _checks
+from conqur.environments.atari import is_atari
+from conqur.environments.data import is_data
 from conqur.regressor import BODIES
 
 
@@ -249,3 +251,26 @@ def train_config(preset: str, **changes: Any) -> TrainConfig:
         raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {preset!r}")
     given = {name: value for name, value in changes.items() if value is not None}
     return TrainConfig(**PRESETS[preset] | given)
+
+
+def default_preset(environment: str) -> tuple[str, dict[str, Any]]:
+    """The preset for an environment, and what has to be changed in it."""
+    if is_data(environment):
+        # All steps are updates.
+        return "control", {
+            "num_envs": 64,
+            "update_every": 1,
+            "learning_starts": 0,
+            "preprocessing": "",
+        }
+    if environment.lower().startswith("minatar"):
+        return "minatar", {"preprocessing": ""}
+    if is_atari(environment):
+        return "tf-agents", {}
+    return "control", {"preprocessing": ""}
+
+
+def clips_rewards(environment: str) -> bool:
+    """Whether networks learn an environment from clipped rewards, as `conqur train` does."""
+    preset, changes = default_preset(environment)
+    return bool((PRESETS[preset] | changes)["clip_rewards"])

@@ -12,12 +12,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from conqur._memory import device_memory
 from conqur._programs import keep_programs
 from conqur.config import TrainConfig
 from conqur.environments import load_data, make, make_jax
-from conqur.environments.atari import is_atari
 from conqur.environments.data import is_data
-from conqur.environments.data_files import machine_memory
 from conqur.environments.interface import Spec
 from conqur.environments.journal import Journal
 from conqur.pretrained import Pretrained, to_bytes
@@ -50,23 +49,6 @@ class Outcome:
     def finished(self) -> bool:
         """Whether it came to its end."""
         return self.stopped_by is None
-
-
-def default_preset(environment: str) -> tuple[str, dict[str, Any]]:
-    """The preset for an environment, and what has to be changed in it."""
-    if is_data(environment):
-        # All steps are updates.
-        return "control", {
-            "num_envs": 64,
-            "update_every": 1,
-            "learning_starts": 0,
-            "preprocessing": "",
-        }
-    if environment.lower().startswith("minatar"):
-        return "minatar", {"preprocessing": ""}
-    if is_atari(environment):
-        return "tf-agents", {}
-    return "control", {"preprocessing": ""}
 
 
 def make_trainer(config: TrainConfig) -> Trainer:
@@ -118,12 +100,6 @@ def _check_fit(config: TrainConfig, spec: Spec) -> None:
             f"{len(config.members)} network(s), but there are {there / 1e9:,.1f} GB of memory: "
             "lower it, or train fewer at once"
         )
-
-
-def device_memory() -> int:
-    """How many bytes the accelerator has, or, where that is the processor, the machine."""
-    limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
-    return limit or machine_memory()
 
 
 def run_training(

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from conqur.runs import Checkpoint, RunDirectory, flatten, ring_rows, unflatten
+from conqur.runs.tree import key_data, like_key
 from conqur.training import Member, Trainer
 
 RINGS = ("frames", "first", "actions", "rewards", "terminal", "drawable")
@@ -93,15 +94,3 @@ def restored(
         )
     episodes = jax.tree.map(like_key, members.episodes, state["episodes"])
     return Member(state["agent"], replay, state["tally"], episodes), time
-
-
-def key_data(leaf: Any) -> Any:
-    """An array that can be saved: the numbers behind a key, or what is none as it is."""
-    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return jax.random.key_data(leaf) if is_key else leaf
-
-
-def like_key(leaf: Any, data: Any) -> Any:
-    """The inverse of `key_data`; the leaf shows whether it was a key."""
-    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return jax.random.wrap_key_data(data) if is_key else data

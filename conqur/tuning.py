@@ -8,7 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from conqur._memory import device_memory
 from conqur.config import PRESETS as TRAIN_PRESETS
+from conqur.config import clips_rewards, default_preset
 from conqur.environments import load_data, make
 from conqur.environments.data import FixedData, is_data
 from conqur.pretrained import Pretrained
@@ -29,9 +31,9 @@ from conqur.search.growing import Grower, Growing
 from conqur.search.node import Tree
 from conqur.search.refining import Regression
 from conqur.search.rollouts import Rollouts
+from conqur.search.saving import digest
 from conqur.search.scoring import NO_ACTION
 from conqur.search.strict import StrictSampler, check_size
-from conqur.training_run import default_preset, device_memory
 
 EVALUATION, ROLLOUT, CHOICE, FINAL = range(1, 5)
 """What episodes are for: each has fresh starts."""
@@ -155,6 +157,22 @@ class Tuning:
             episodes=self.config.rollout_episodes,
             seed=starts(ROLLOUT, self.config.seed, level),
         )
+
+
+def settings_of(network: Pretrained, environment: str | None = None) -> dict[str, Any]:
+    """The settings that a network brings along, for `tune_config`.
+
+    Args:
+        network: the checkpoint.
+        environment: where it is tuned; None: where it was trained.
+    """
+    return {
+        "clip_rewards": clips_rewards(environment or network.environment),
+        "environment": environment or network.environment,
+        "preprocessing": network.preprocessing,
+        "checkpoint": digest(network.regressor),
+        "discount": network.discount,
+    }
 
 
 def config_name(config: TuneConfig) -> str | None:

@@ -78,6 +78,7 @@ def run_tuning(
     tree = tuning.planted()
     records = Records({})
     if checkpoint is not None:
+        announce("going on: games are played again up to where they were")
         tree = tree_from_arrays(checkpoint.arrays, tree.pool[0])
         records = records_from_arrays(checkpoint.arrays, tuning.root)
         levels = checkpoint.rings(saved_levels(config))

@@ -15,8 +15,11 @@ seed 15, ρ by the distances. Runs that are there already are not made again.
 import argparse
 import csv
 import itertools
+import json
 import pathlib
+import shlex
 import statistics
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -27,14 +30,14 @@ from conqur import pretrained
 from conqur._files import replacing
 from conqur.environments import make
 from conqur.pretrained import Pretrained
+from conqur.runs.manifest import make_manifest
 from conqur.search.approximator import LinearTuning
 from conqur.search.compiled import collector
-from conqur.search.config import tune_config
+from conqur.search.config import TuneConfig, tune_config
 from conqur.search.node import top
-from conqur.search.saving import digest
 from conqur.statistics import student_interval
 from conqur.suite.tables import as_csv
-from conqur.tuning import FINAL, Tuning, starts
+from conqur.tuning import FINAL, Tuning, settings_of, starts
 
 NETWORKS = pathlib.Path(__file__).parent.parent / "results" / "networks"
 GAMES = ("SpaceInvaders", "Freeway")
@@ -46,6 +49,7 @@ RUNS = (
     *itertools.product(SEEDS, GAMES, (*ARMS, *MORE)),
     *itertools.product(SEEDS[:5], OTHERS, ARMS),
 )
+TEMPERATURES = (1.0, 0.001)
 EPISODES = 64
 STATES = 10_000
 
@@ -62,10 +66,22 @@ class Run(NamedTuple):
     """‖θ − θ₀‖ / ‖θ₀‖"""
     changed: float
     """The share of states that the checkpoint comes to in which the greedy action is another."""
+    commit: str = ""
+    """Of the code; "" if that is not known."""
+
+
+class Sampled(NamedTuple):
+    """Choices that a search samples in its first level."""
+
+    network: str
+    temperature: float
+    """τ, before it is adapted to states."""
+    greedy: float
+    """The share of them that are greedy."""
 
 
 class Mean(NamedTuple):
-    """Of networks: scores in parts of the checkpoints', with Student's interval of paired gains."""
+    """Of networks: the ratio of mean scores, of heads and checkpoints, with its interval."""
 
     game: str
     arm: str
@@ -80,12 +96,8 @@ class Mean(NamedTuple):
 
 def search(name: str, arm: str, weight: float) -> Run:
     network = pretrained.load(str(NETWORKS / f"{name}.safetensors"))
-    config = tune_config(
-        "paper-8",
-        environment=network.environment,
-        checkpoint=digest(network.regressor),
-        preprocessing="",
-        num_envs=64,
+    config = _config(
+        network,
         penalty_weight={"λ": weight, "τ": 10.0}.get(arm, 0.0),
         temperature=weight if arm == "τ" else None,
         proximal=weight if arm == "ρ" else 0.0,
@@ -126,6 +138,20 @@ def visited(network: Pretrained) -> Any:
     return played.transitions.states
 
 
+def sampled(name: str, temperature: float) -> float:
+    """Which share of the choices that a search samples first are greedy ones."""
+    network = pretrained.load(str(NETWORKS / f"{name}.safetensors"))
+    config = _config(network, temperature=temperature, levels=1)
+    tuning = Tuning(config, network)
+    list(tuning.search(tuning.planted()))
+    tuning.close()
+    return float(tuning.grower.found["greedy"])
+
+
+def _config(network: Pretrained, **changes: Any) -> TuneConfig:
+    return tune_config("paper-8", **settings_of(network), num_envs=64, **changes)
+
+
 def _norm(theta: Any) -> float:
     return float(np.linalg.norm(np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(theta)])))
 
@@ -134,7 +160,8 @@ def read(path: pathlib.Path) -> list[Run]:
     if not path.exists():
         return []
     with path.open(encoding="utf-8") as file:
-        return [Run(*row[:2], *map(float, row[2:])) for row in list(csv.reader(file))[1:]]
+        rows = list(csv.reader(file))[1:]
+    return [Run(*row[:2], *map(float, row[2:7]), row[7]) for row in rows]
 
 
 def means(runs: list[Run]) -> Iterator[Mean]:
@@ -154,9 +181,14 @@ def means(runs: list[Run]) -> Iterator[Mean]:
 
 
 def in_parts(runs: list[Run]) -> list[float]:
-    """Scores of a game's networks in parts of their checkpoints' mean, by the gains on these."""
+    """What each network adds to the ratio of mean scores, of heads and checkpoints.
+
+    Their mean is the ratio, and their spread that of a ratio estimator: a network whose score is
+    the usual part of its checkpoint's adds none, however much it scores.
+    """
     before = statistics.mean(run.checkpoint for run in runs)
-    return [1 + (run.score - run.checkpoint) / before for run in runs]
+    ratio = statistics.mean(run.score for run in runs) / before
+    return [ratio + (run.score - ratio * run.checkpoint) / before for run in runs]
 
 
 def table(found: Iterable[Mean]) -> str:
@@ -251,17 +283,29 @@ def main() -> None:
     path = given.output / "runs.csv"
     found = read(path)
     done = {(run.network, run.arm, run.weight) for run in found}
+    made_with = make_manifest(seeds=(0,), command=shlex.join(["python", *sys.argv]))
     for seed, game, (arm, weight) in RUNS:
         name = f"{game}-{seed}"
         if (name, arm, weight) not in done:
-            found.append(search(name, arm, weight))
+            found.append(search(name, arm, weight)._replace(commit=made_with["commit"]))
             print(*found[-1], flush=True)
             with replacing(path) as file:
                 file.write(as_csv(Run, found).encode())
-    (given.output / "distances.svg").write_text(picture(found), encoding="utf-8")
+            _write(given.output / "made_with.json", json.dumps(made_with, indent=2) + "\n")
+    shares = given.output / "sampled.csv"
+    if not shares.exists():
+        names = [f"{game}-{SEEDS[0]}" for game in (*GAMES, *OTHERS)]
+        drawn = [Sampled(name, tau, sampled(name, tau)) for name in names for tau in TEMPERATURES]
+        _write(shares, as_csv(Sampled, drawn))
+    _write(given.output / "distances.svg", picture(found))
     summary = list(means(found))
-    (given.output / "means.csv").write_text(as_csv(Mean, summary), encoding="utf-8")
+    _write(given.output / "means.csv", as_csv(Mean, summary))
     print(table(summary))
+
+
+def _write(path: pathlib.Path, text: str) -> None:
+    with replacing(path) as file:
+        file.write(text.encode())
 
 
 if __name__ == "__main__":

@@ -16,13 +16,12 @@ import safetensors.numpy
 import torture
 from tiny_runs import CARTPOLE, cartpole, conqur, results  # noqa: F401
 
-from conqur import cli, training_run
-from conqur.config import train_config
+from conqur import _memory, cli, training_run
+from conqur.config import default_preset, train_config
 from conqur.environments import Spec
-from conqur.environments.data_files import machine_memory
 from conqur.runs import RunDirectory, RunError
 from conqur.training import HostTrainer
-from conqur.training_run import default_preset, make_trainer
+from conqur.training_run import make_trainer
 from conqur.training_state import RINGS
 
 FEW = ("--num-envs", "4", "--replay-size", "240", "--batch-size", "4", "--save-every", "0.01")
@@ -220,14 +219,14 @@ def test_a_replay_that_no_memory_holds(monkeypatch):
 def test_memory_is_the_accelerator_s_or_else_the_machine_s(monkeypatch, said, expected):
     device = SimpleNamespace(memory_stats=lambda: said)
     monkeypatch.setattr(training_run.jax, "devices", lambda: [device])
-    monkeypatch.setattr(training_run, "machine_memory", lambda: 2**20)
-    assert training_run.device_memory() == expected
+    monkeypatch.setattr(_memory, "machine_memory", lambda: 2**20)
+    assert _memory.device_memory() == expected
 
 
 @pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="it is said there")
 def test_the_machine_s_memory_is_what_the_system_says():
     kilobytes = re.search(r"MemTotal: *(\d+) kB", Path("/proc/meminfo").read_text())[1]
-    assert machine_memory() == pytest.approx(1024 * int(kilobytes), rel=0.01)
+    assert _memory.machine_memory() == pytest.approx(1024 * int(kilobytes), rel=0.01)
 
 
 def test_a_refused_environment_is_closed(monkeypatch):

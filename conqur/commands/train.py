@@ -188,6 +188,7 @@ class Train:
 
     def _go_on(self, command: str) -> tuple[Path, "TrainConfig", "Outcome"]:
         from conqur.runs import RunDirectory, RunError
+        from conqur.training import HostTrainer
         from conqur.training_run import run_training
 
         if self.run_dir is None:
@@ -210,6 +211,8 @@ class Train:
                     raise RunError(as_typed(str(error), OPTIONS)) from None
                 if not self.json:
                     say(header(config, "settings of the run", self.run_dir))
+                    if isinstance(trainer, HostTrainer):
+                        say("Games are first played again up to where they were.")
                 outcome = run_training(
                     config, trainer, run, checkpoint, warn=warn, **self._how_to_run()
                 )
@@ -242,7 +245,7 @@ class Train:
 
     def _preset(self) -> tuple[str, dict[str, Any]]:
         """The preset's name, and what its environment changes in it."""
-        from conqur.training_run import default_preset
+        from conqur.config import default_preset
 
         name, changes = default_preset(self.environment or "")
         return self.preset or name, changes

@@ -338,20 +338,13 @@ class Tune:
         return given
 
     def _config(self, network: "Pretrained") -> "TuneConfig":
-        from conqur.diagnosis import clips_rewards
         from conqur.environments.atari import is_atari
         from conqur.search.config import tune_config
-        from conqur.search.saving import digest
+        from conqur.tuning import settings_of
 
-        basis = {
-            "clip_rewards": clips_rewards(self.env or network.environment),
-            "environment": network.environment,
-            "preprocessing": network.preprocessing,
-            "checkpoint": digest(network.regressor),
-            "discount": network.discount,
-        }
-        atari = is_atari(self.env or network.environment)
-        return tune_config(self.preset or "quick", atari=atari, **basis | self._given())
+        own = settings_of(network, self.env)
+        atari = is_atari(own["environment"])
+        return tune_config(self.preset or "quick", atari=atari, **own | self._given())
 
     def _report(self, folder: Path, found: "Found") -> None:
         from conqur.environments.data import is_data

@@ -1,6 +1,6 @@
 """How delusional a network's learning is, or a search was."""
 
-from conqur.diagnosis.diagnosing import Diagnosis, clips_rewards, diagnose
+from conqur.diagnosis.diagnosing import Diagnosis, diagnose
 from conqur.diagnosis.history import RunDiagnosis, diagnose_run
 from conqur.diagnosis.learning import DiagnosisConfig
 from conqur.diagnosis.reading import Run, is_tune_run, read_run
@@ -10,7 +10,6 @@ __all__ = [
     "DiagnosisConfig",
     "Run",
     "RunDiagnosis",
-    "clips_rewards",
     "diagnose",
     "diagnose_run",
     "is_tune_run",

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from conqur.config import PRESETS as TRAIN_PRESETS
+from conqur.config import clips_rewards
 from conqur.diagnosis.averages import Balance, Copy, Findings, Leads
 from conqur.diagnosis.learning import DiagnosisConfig, Learned, Lineage, learn
 from conqur.diagnosis.measures import Gaps, breaks, churn, gaps, greedy
@@ -27,7 +27,6 @@ from conqur.pretrained.playing import Arena, arena
 from conqur.regressor import Dense
 from conqur.search.approximator import LinearTuning
 from conqur.search.rollouts import Policies
-from conqur.training_run import default_preset
 
 NOISE_DRAWS = 16
 """Of noise on a head, for each size."""
@@ -143,12 +142,6 @@ def diagnose(
 
         repetitions.append(_repetition(network, place, config, config.seed + number, say))
     return Diagnosis(place.name, network.origin, config, tuple(repetitions))
-
-
-def clips_rewards(environment: str) -> bool:
-    """Whether networks learn an environment from clipped rewards, as `conqur train` does."""
-    preset, changes = default_preset(environment)
-    return bool((TRAIN_PRESETS[preset] | changes)["clip_rewards"])
 
 
 def played(

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import safetensors
 
+from conqur._memory import machine_memory
+
 ARRAYS = (
     "observations",
     "actions",
@@ -202,8 +204,3 @@ def _check_size(size: int, stored: int) -> None:
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
-
-
-def machine_memory() -> int:
-    """How many bytes this machine has."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -8,7 +8,8 @@ from html import escape
 from typing import Any
 
 from conqur import __version__, report
-from conqur.diagnosis import Diagnosis, clips_rewards
+from conqur.config import clips_rewards
+from conqur.diagnosis import Diagnosis
 from conqur.diagnosis.averages import Copy, Findings
 from conqur.diagnosis.words import fixed, headline, proofs, summary, with_interval
 from conqur.report import Bar, Series, number

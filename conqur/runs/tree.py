@@ -82,3 +82,15 @@ def _like(leaf: Any, array: np.ndarray) -> Any:
     if isinstance(leaf, np.ndarray | np.generic):
         return array.copy()
     return jnp.array(array)
+
+
+def key_data(leaf: Any) -> Any:
+    """An array that can be saved: the numbers behind a key, or what is none as it is."""
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jax.random.key_data(leaf) if is_key else leaf
+
+
+def like_key(leaf: Any, data: Any) -> Any:
+    """The inverse of `key_data`; the leaf shows whether it was a key."""
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jax.random.wrap_key_data(data) if is_key else data

@@ -18,6 +18,7 @@ from conqur.environments.interface import JaxEnvironment, Spec, Transitions, Vec
 from conqur.environments.jax_env import HostedJax, step_games
 from conqur.environments.journal import Journal
 from conqur.runs import flatten, unflatten
+from conqur.runs.tree import key_data, like_key
 from conqur.search.approximator import Approximator
 from conqur.search.batches import Batch, Batches
 from conqur.search.collecting import (
@@ -28,7 +29,6 @@ from conqur.search.collecting import (
     in_groups,
     most_rows,
 )
-from conqur.training_state import key_data, like_key
 
 
 def collector(

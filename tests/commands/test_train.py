@@ -19,12 +19,11 @@ import conqur.training
 from conqur import training_run
 from conqur.cli import parse, whole_number
 from conqur.commands.train import SETTINGS, Train
-from conqur.config import PRESETS
+from conqur.config import PRESETS, default_preset
 from conqur.environments.atari import PREPROCESSING
 from conqur.environments.data import FixedData, load_data, save_data
 from conqur.environments.gymnasium_env import GymnasiumEnvironment
 from conqur.runs import RunDirectory
-from conqur.training_run import default_preset
 
 
 @pytest.fixture
