@@ -180,7 +180,8 @@ def parse(arguments: Sequence[str]) -> Any:
 def _guess(command: Any, given: Sequence[str]) -> str:
     """The option that was meant, if one that was given is none but like one."""
     known = [field.name.replace("_", "-") for field in dataclasses.fields(command)]
-    for word in (word[2:].partition("=")[0] for word in given if word.startswith("--")):
+    names = (word[2:].partition("=")[0] for word in given if word.startswith("--"))
+    for word in (name.replace("_", "-") for name in names):
         if word not in known:
             return did_you_mean(SYNONYMS.get(word, word), known, written="--{}")
     return ""

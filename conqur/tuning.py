@@ -1,7 +1,7 @@
 """All that a tuning run has in memory: a network, its environments and the search's world."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -131,6 +131,16 @@ class Tuning:
             splitting_factor=config.splitting_factor,
             pool_size=config.pool,
         )
+
+    def watch(self, announce: Callable[[str], None], words: str) -> None:
+        """Tell, while nodes play, how far that is.
+
+        Args:
+            announce: told the words, with a percentage.
+            words: what they play for.
+        """
+        if self.rollouts is not None:
+            self.rollouts.watch = lambda done: announce(f"{words}, {done:.0%}")
 
     def close(self) -> None:
         """Release the environments."""

@@ -107,6 +107,7 @@ def test_help_teaches(capsys, command, monkeypatch):
         (["demo", "--seed"], "--seed needs a value"),
         (["train", "x", "--penalty-weights", "1"], "1; did you mean --penalty-weight? (see conqur"),
         (["train", "x", "--step", "1"], "--step, 1; did you mean --steps? (see conqur"),
+        (["tune", "x", "--num_envs", "64", "--levls", "3"], "; did you mean --levels? (see conqur"),
         (["train", "x", "--lambda=1"], "; did you mean --penalty-weight? (see conqur"),
         (["train", "x", "--nonsense", "1"], "--nonsense, 1 (see conqur"),
         (["trian"], "there is no command 'trian'; did you mean train? (there is: train,"),

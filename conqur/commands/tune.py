@@ -209,9 +209,9 @@ class Tune:
             self._config(network)
 
     def _start(self, command: str) -> tuple[Path, "Found"]:
+        from conqur.handing_back import keep_original
         from conqur.pretrained import to_bytes
         from conqur.runs import RunDirectory
-        from conqur.tuning_run import keep_original
 
         with named_as_typed(OPTIONS):
             original, network = self._network()
@@ -348,11 +348,11 @@ class Tune:
 
     def _report(self, folder: Path, found: "Found") -> None:
         from conqur.environments.data import is_data
+        from conqur.handing_back import BEST
         from conqur.report.pages import PAGE
         from conqur.report.run_page import verdict, write_page
         from conqur.report.tuned_run import read_tuned, summary_of
         from conqur.runs.layout import NETWORKS
-        from conqur.tuning_run import BEST
 
         if self.json:
             about = {"finished": found.summary is not None, "level": found.level}
@@ -378,11 +378,12 @@ def _resume(folder: Path) -> str:
 
 def _finished(folder: Path) -> dict[str, Any] | None:
     """The summary of a run that is at its end and has all that it hands back; None of others."""
+    from conqur.handing_back import BEST
     from conqur.pretrained import load
     from conqur.report.tuned_run import summary_of
     from conqur.runs.files import Damaged, read_json
     from conqur.runs.layout import CONFIG, NETWORKS
-    from conqur.tuning_run import BEST, SUMMARY
+    from conqur.tuning_run import SUMMARY
 
     try:
         summary, settings = read_json(folder / SUMMARY), read_json(folder / CONFIG)

@@ -12,19 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from conqur.report.charts import number
+from conqur.suite.algorithms import ALGORITHMS, Algorithm
 from conqur.suite.tables import RankedNode, Tuned, TunedPoint
-
-NAMES = {
-    "conqur": "ConQUR",
-    "multi-dqn": "multi-DQN",
-    "no-penalty": "search without penalty",
-    "no-search": "penalty without search",
-    "random": "random children",
-    "rollouts": "ConQUR by rollouts",
-    "random-rollouts": "random children by rollouts",
-    "refit": "large-batch refit",
-}
-"""Algorithms as people call them."""
 
 
 class Arm(NamedTuple):
@@ -34,9 +23,9 @@ class Arm(NamedTuple):
     penalty_weight: float
 
     def __str__(self) -> str:
-        name = NAMES.get(self.algorithm, self.algorithm)
-        penalised = self.algorithm in ("conqur", "no-search", "rollouts")
-        return f"{name}, λ = {number(self.penalty_weight)}" if penalised else name
+        about = ALGORITHMS.get(self.algorithm, Algorithm(self.algorithm, ()))
+        weight = f", λ = {number(self.penalty_weight)}" if about.penalised else ""
+        return about.title + weight
 
 
 class Measure(NamedTuple):
@@ -200,6 +189,6 @@ def settings_of(
 
 
 def _order(arm: Arm) -> tuple[int, float]:
-    names = list(NAMES)
+    names = list(ALGORITHMS)
     place = names.index(arm.algorithm) if arm.algorithm in names else len(names)
     return place, arm.penalty_weight

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from conqur.runs import RunDirectory
+from conqur.runs.files import Damaged, read_json
 from conqur.search.rollouts import Round
 from conqur.search.saving import digest
 
@@ -32,14 +33,14 @@ class Choosing:
         self.rounds: Sequence[Round] = ()
         self.seconds = 0.0
         try:
-            found = json.loads((run.path / FILE).read_bytes())
+            found = read_json(run.path / FILE)
             if found["among"] == self._among:
                 self.rounds = [
                     Round([[float(score) for score in own] for own in scores], int(frames))
                     for scores, frames in found["rounds"]
                 ]
                 self.seconds = float(found["seconds"])
-        except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        except (Damaged, ValueError, TypeError, KeyError, OverflowError):
             self.rounds = ()  # there is none, or none that can be used: all is played
 
     def keep(self, rounds: Sequence[Round], seconds: float) -> None:

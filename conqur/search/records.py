@@ -93,15 +93,15 @@ def records_from_arrays(arrays: dict[str, np.ndarray], root: Any) -> Records:
 
 def level_row(tree: Tree, found: dict[str, Any]) -> dict[str, Any]:
     """What a level was like, for the log."""
-    scores = [node.score for node in tree.frontier]
+    scores = [node.score for node in tree.frontier if math.isfinite(node.score)]
     returns = found["returns"]
     numbers = {name: value for name, value in found.items() if name != "returns"}
     return numbers | {
         "kind": tree.frontier[0].kind,
         "nodes": len(tree.frontier),
         "pool": len(tree.pool),
-        "best_score": min(scores),
-        "mean_score": float(np.mean(scores)),
+        "best_score": min(scores, default=None),
+        "mean_score": float(np.mean(scores)) if scores else None,
         "episodes": len(returns),
         "return": float(np.mean(returns)) if returns else None,
     }

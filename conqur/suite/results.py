@@ -10,6 +10,7 @@ from typing import Any
 from conqur.runs import RunError
 from conqur.runs.files import Damaged, file_size, read_json
 from conqur.runs.layout import CONFIG, EVALUATION, LOG, MANIFEST
+from conqur.suite.algorithms import algorithm_of
 from conqur.suite.collecting import (
     collect,
     collect_curves,
@@ -144,7 +145,7 @@ def read_runs(folders: Sequence[Path]) -> Results:
                     done += 1
             else:
                 network = config["checkpoint"] or folder.name  # from scratch there is none
-                about = {"network": network, "algorithm": _arm(config), "preset": ""}
+                about = {"network": network, "algorithm": algorithm_of(config), "preset": ""}
                 points += tuned_points(folder, about)
                 if (folder / SUMMARY).exists():
                     rows += tuned_rows(folder, about)
@@ -203,7 +204,7 @@ def _check_alike(folders: Sequence[Path]) -> None:
     for folder in folders:
         config = read_json(folder / CONFIG)
         rest = {name: value for name, value in config.items() if name not in MAY_DIFFER}
-        arm = (_arm(config), config["penalty_weight"], config["nodes"])
+        arm = (algorithm_of(config), config["penalty_weight"], config["nodes"])
         other = known.setdefault(arm, rest)
         differ = ", ".join(name for name in rest if rest[name] != other.get(name))
         if differ:
@@ -267,20 +268,6 @@ def _with_runs(folder: Path) -> Results:
         {} if logged is None else _json_or_nothing(logged / MANIFEST),
         folders,
     )
-
-
-def _arm(config: dict[str, Any]) -> str:
-    """The algorithm of a tuning run, by its settings."""
-    if config["refit"] == "lbfgs":
-        return "refit"
-    if config["search"] == "independent":
-        return "no-search" if config["penalty_weight"] else "multi-dqn"
-    rollouts = config["scoring"] == "rollouts"
-    if config["children"] == "random":
-        return "random-rollouts" if rollouts else "random"
-    if rollouts:
-        return "rollouts"
-    return "conqur" if config["penalty_weight"] else "no-penalty"
 
 
 def manifest(runs: Sequence[Path]) -> dict[str, Any]:

@@ -11,7 +11,8 @@
     steps = 1_000_000
 
 Every combination is trained. With `command = "tune"`, `networks` takes the place of games, and the
-algorithms are those in `ARMS`. A network that does not say which game it plays is named with it:
+algorithms are those in `conqur.suite.algorithms`. A network that does not say which game it plays
+is named with it:
 `{ file = "checkpoints/Pong/tf_ckpt-199.index", env = "ALE/Pong-v5" }`. Studies that come with
 conqur are in the folder `studies` beside this file, and known by their names.
 """
@@ -31,29 +32,8 @@ import numpy as np
 
 from conqur import _checks
 from conqur._guess import did_you_mean
+from conqur.suite.algorithms import ALGORITHMS
 from conqur.suite.jobs import Job
-
-ARMS: dict[str, tuple[str, ...]] = {
-    "conqur": (),
-    "multi-dqn": ("--search", "independent", "--penalty-weight", "0"),
-    "no-penalty": ("--penalty-weight", "0"),
-    "no-search": ("--search", "independent"),
-    "random": ("--children", "random", "--updates", "0", "--penalty-weight", "0"),
-    "rollouts": ("--scoring", "rollouts"),
-    "random-rollouts": (
-        *("--children", "random", "--updates", "0", "--penalty-weight", "0"),
-        *("--scoring", "rollouts"),
-    ),
-    "refit": (
-        *("--search", "independent", "--nodes", "1", "--splitting-factor", "1", "--expanded", "1"),
-        *("--penalty-weight", "0", "--refit", "lbfgs", "--updates", "50", "--data", "replay"),
-    ),
-}
-"""What algorithms of `conqur tune` change: the paper's search, its baseline, and controls."""
-PENALISED = ("conqur", "no-search", "rollouts")
-"""Those of them that have a penalty weight."""
-LEARNING = ("conqur", "multi-dqn", "no-penalty", "no-search", "rollouts")
-"""Those of them that make the gradient steps of their preset."""
 
 LISTS: dict[str, type] = {
     "games": str,
@@ -67,7 +47,7 @@ DECIDED = (
     *("seed", "seeds"),
 )
 """Options of the commands that are no settings."""
-OF_ARMS = ("children", "help", "refit", "scoring", "search")
+OF_ALGORITHMS = ("children", "help", "refit", "scoring", "search")
 """Settings that make an algorithm what it is."""
 MOST_RUNS = 100_000
 KEYS = ("command", *LISTS, "networks", *NUMBERS, "together", "settings")
@@ -89,7 +69,7 @@ class Study:
         command: "train" or "tune".
         games: environments to train on.
         networks: to tune.
-        algorithms: dqn and ddqn, or names in `ARMS`.
+        algorithms: dqn and ddqn, or names in `ALGORITHMS`.
         penalty_weights: λ.
         presets: of the command; "" for its own. A file of tuning that names none has paper-16.
         seeds: how many.
@@ -124,7 +104,7 @@ class Study:
             raise ValueError(f"{wanted} must name at least one for command {self.command!r}")
         if getattr(self, other):
             raise ValueError(f"{other} are for the other command: leave them out")
-        known = ("dqn", "ddqn") if self.command == "train" else tuple(ARMS)
+        known = ("dqn", "ddqn") if self.command == "train" else tuple(ALGORITHMS)
         object.__setattr__(self, "algorithms", self.algorithms or known[:1])
         for name in self.algorithms:
             if name not in known:
@@ -138,7 +118,8 @@ class Study:
         if not self.penalty_weights or not self.presets:
             raise ValueError("penalty_weights and presets must not be empty")
         for preset, name in product(self.presets, self.algorithms):
-            if name in LEARNING and preset in ("", "quick", "tuned"):
+            learns = self.command == "tune" and ALGORITHMS[name].learns
+            if learns and preset in ("", "quick", "tuned"):
                 raise ValueError(
                     f"algorithm {name} learns, and preset {preset or 'quick'} makes no gradient "
                     "steps: it goes with random-rollouts"
@@ -146,7 +127,7 @@ class Study:
         for weight in self.penalty_weights:
             _checks.number("penalty_weights", weight, at_least=0)
         for name in self.settings:
-            if name.replace("-", "_") in (*DECIDED, *OF_ARMS):
+            if name.replace("-", "_") in (*DECIDED, *OF_ALGORITHMS):
                 raise ValueError(f"settings must not have {name}: the study itself says it")
         for name, at_least in (("seeds", 1), ("first_seed", 0), ("episodes", 1), ("retries", 0)):
             _checks.short_count(name, getattr(self, name), at_least=at_least)
@@ -291,13 +272,14 @@ def _tuning(study: Study) -> list[Job]:
         range(study.seeds), study.presets, study.networks, study.algorithms
     ):
         seed = study.first_seed + number
-        weights = study.penalty_weights if algorithm in PENALISED else (0.0,)
+        weights = study.penalty_weights if ALGORITHMS[algorithm].penalised else (0.0,)
         for weight in weights:
-            arguments = ["tune", network.file, *study.options, *ARMS[algorithm]]  # the last counts
+            options = ALGORITHMS[algorithm].options  # come last, and so they count
+            arguments = ["tune", network.file, *study.options, *options]
             arguments += ["--seed", str(seed)]
             arguments += ["--env", network.env] if network.env else []
             arguments += ["--preset", preset] if preset else []
-            if algorithm in PENALISED:
+            if ALGORITHMS[algorithm].penalised:
                 arguments += ["--penalty-weight", written(weight)]
             about = {
                 "network": network.file,

@@ -119,11 +119,21 @@ def test_the_frontier_and_the_best_network_can_be_loaded(tuned, network):
     assert not np.array_equal(node.regressor.head.weight, checkpoint.regressor.head.weight)
 
 
+def test_copies_of_the_checkpoint_are_one_candidate(network, tmp_path, conqur):
+    """Independent heads begin as copies of it, and here none of them learns."""
+    folder = tmp_path / "run"
+    options = ("--search", "independent", "--penalty-weight", "0", "--updates", "0")
+    assert conqur("tune", network, *TINY, *options, "--run-dir", folder)[0] == 0
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["candidates"] == 1
+    assert summary["handed_back"] == "checkpoint"
+
+
 @pytest.mark.parametrize("evaluated", [True, False])
 def test_what_was_evaluated_before_all_diverged_may_still_be_handed_back(
     evaluated, network, tmp_path, conqur, monkeypatch
 ):
-    finish = tuning_run._finish
+    finish = tuning_run.finish
 
     def with_nothing_whole(tuning, run, tree, records, *others):
         gone = [
@@ -135,7 +145,7 @@ def test_what_was_evaluated_before_all_diverged_may_still_be_handed_back(
             records.champions = [found for found in records.champions if not found[1]["level"]]
         return finish(tuning, run, tree, records, *others)
 
-    monkeypatch.setattr(tuning_run, "_finish", with_nothing_whole)
+    monkeypatch.setattr(tuning_run, "finish", with_nothing_whole)
     status, out, err = conqur("tune", network, *TINY, "--run-dir", tmp_path / "run", "--json")
     assert status == 0
     assert "all nodes diverged: lower the learning rate" in err

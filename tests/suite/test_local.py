@@ -15,9 +15,10 @@ from tiny_runs import results, trained
 from conqur.commands.suite import Suite
 from conqur.runs.lock import Lock
 from conqur.suite import Job, State, run_locally, state
+from conqur.suite.algorithms import ALGORITHMS
 from conqur.suite.making import Outcome
 from conqur.suite.planning import Probe, make_plan
-from conqur.suite.study import ARMS, read_study
+from conqur.suite.study import read_study
 
 STUDY = """
 command = "train"
@@ -127,7 +128,7 @@ def test_a_worker_makes_one_run_after_another(tmp_path, cartpole):
     small = ("--preset", "paper-8", "--levels", "2", "--transitions", "60", "--updates", "2")
     small += ("--nodes", "4", "--pool", "4", "--evaluation-episodes", "0", "--final-episodes", "2")
     jobs = [
-        Job(arm, ("tune", network, *ARMS[arm], *options), {}, None)
+        Job(arm, ("tune", network, *ALGORITHMS[arm].options, *options), {}, None)
         for arm, options in {
             "conqur": small,
             "multi-dqn": small,

@@ -11,9 +11,10 @@ from conqur.report.paper_tables import PENALTY, SCORING, SEARCH_16, paper_name, 
 from conqur.report.study_page import study_exhibits
 from conqur.runs import RunError
 from conqur.suite import collect, collect_curves, collect_nodes, read_study
+from conqur.suite.algorithms import ALGORITHMS
 from conqur.suite.local import next_job
 from conqur.suite.results import manifest, read_runs
-from conqur.suite.study import ARMS, Network, ready_studies
+from conqur.suite.study import Network, ready_studies
 from conqur.suite.tables import Tuned, TunedPoint, as_csv, as_parquet, read_csv
 
 TRAIN = """
@@ -71,22 +72,22 @@ def test_baselines_without_a_penalty_are_tuned_once(tmp_path):
         "tune bundled:MinAtar-Asterix-1 --seed 1 --preset paper-16 --penalty-weight 10"
     )
     (other,) = (j for j in jobs if j.name == "MinAtar-Asterix-0-multi-dqn-paper-16-weight-0-seed-0")
-    assert set(ARMS["multi-dqn"]) <= set(other.arguments)
+    assert set(ALGORITHMS["multi-dqn"].options) <= set(other.arguments)
 
 
-@pytest.mark.parametrize("arm", ARMS)
-def test_arms_are_settings_that_a_search_takes(tmp_path, arm):
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_algorithms_are_settings_that_a_search_takes(tmp_path, algorithm):
     from conqur.commands.tune import SETTINGS
     from conqur.search.config import tune_config
 
-    text = TUNE.replace('["conqur", "multi-dqn"]', f'["{arm}"]')
+    text = TUNE.replace('["conqur", "multi-dqn"]', f'["{algorithm}"]')
     command = parse(study(tmp_path, text).jobs()[0].arguments)
     given = {name: getattr(command, name) for name in SETTINGS}
     basis = {"environment": "MinAtar/Asterix", "checkpoint": "", "preprocessing": ""}
     assert tune_config("paper-16", **basis | given).levels == 100
 
 
-def test_settings_do_not_undo_what_an_arm_is(tmp_path):
+def test_settings_do_not_undo_what_an_algorithm_is(tmp_path):
     """Whatever the settings say, the control has no updates and no penalty."""
     text = TUNE.replace('["conqur", "multi-dqn"]', '["random", "refit"]')
     text += "[settings]\nupdates = 50\nnodes = 4\n"
