@@ -8,6 +8,7 @@ The verdicts are ours; every number is read, and what the words say of the numbe
 import csv
 import itertools
 import json
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -21,7 +22,7 @@ from conqur.report.search_exhibits import lead
 from conqur.report.search_settings import Arm, settings_of, with_diverged
 from conqur.report.study_page import study_exhibits
 from conqur.report.trained_runs import read_curves
-from conqur.statistics import student_interval
+from conqur.statistics import difference, student_interval
 from conqur.suite.results import Results, read_results
 from conqur.suite.tables import Tuned
 
@@ -79,11 +80,11 @@ def _exact() -> Iterable[Claim]:
     yield Claim(
         "delusional bias occurs in practice (inferred from gains)",
         "Sec. 4.2",
-        "the choices: measured directly; harm: not shown",
-        "5 MinAtar networks",
+        "inconsistent choices: yes; that they do harm: not shown",
+        "5 MinAtar networks, ten levels",
         f"of the choices behind plain Q-learning's labels {min(unkept):.2g} to {max(unkept):.2g} % "
-        f"cannot be kept by any last layer, {min(broken):.1f} to {max(broken):.1f} % are broken "
-        "(from game to game; means of three repetitions)",
+        f"cannot be kept together by any last layer, {min(broken):.1f} to {max(broken):.1f} % are "
+        "broken by its own policy in the end (from game to game; means of three repetitions)",
     )
 
 
@@ -105,6 +106,10 @@ def _penalty() -> Iterable[Claim]:
             for game in games
         )
 
+    less = [
+        difference(scores["DQN", game, 0.5], scores["DQN", game, 0.0]).interval for game in games
+    ]
+    assert sum(high < 0 for _, high in less) == 3  # as the pages say
     assert iqm["DQN", "0.5"].high < 1
     assert iqm["DDQN", "0.5"].low < 1 < iqm["DDQN", "0.5"].high
     half = ", ".join(
@@ -179,84 +184,85 @@ def _on_atari() -> Claim:
 
 def _search() -> Iterable[Claim]:
     results, shown = _study("minatar_search")
-    table = shown["algorithms"]
-    arms = {row[0]: dict(zip(table.head, row, strict=True)) for row in table.rows}
+    arms = arms_of(results)
+    multi, without = arms["multi-DQN"], arms["search without penalty"]
     ours = {weight: arms[f"ConQUR, λ = {weight}"] for weight in WEIGHTS}
     where = f"MinAtar, {len({row.network for row in results.rows})} networks"
-    assert all(arm["mean"].low < 1 for arm in ours.values())
-    assert ours["100"]["mean"].high < 1 > ours["1,000"]["mean"].high
+    play, loss = ({w: gain(_by(rows, by)) for w, rows in ours.items()} for by in ("play", "loss"))
+    assert all(found.low < 0 for found in play.values())
+    assert play["1,000"].high < 0 > play["100"].high
+    assert all(loss[weight].high < 0 for weight in WEIGHTS[1:])
+    assert loss["1"].low < 0 < loss["1"].high
     yield Claim(
         "tuning the last layer by the search improves trained networks: by 189 % on average",
         "Sec. 4.2",
-        "by little with λ = 1, if at all; 100 and 1,000 make them worse",
+        "by little with λ = 1, if at all; larger weights make them worse",
         where,
-        "mean scores in parts of the checkpoint: "
-        + ", ".join(f"{_told(arm['mean'])} with λ = {weight}" for weight, arm in ours.items())
-        + f"; counted as the paper does, by the best of all evaluations, λ = 10 gains "
-        f"{_by_evaluations(shown['over-checkpoint'])}",
+        f"mean gains in checkpoints: with λ = 1 {_told(play['1'])} if rollouts choose and "
+        f"{_told(loss['1'])} if the loss does, with λ = 10 {_told(play['10'])} and "
+        f"{_told(loss['10'])}; by the best of all evaluations (of 8 episodes, where the paper has "
+        f"500k frames) λ = 10 gains {_by_evaluations(shown['over-checkpoint'])}",
     )
-    leads = {weight: arm["lead on multi-DQN"] for weight, arm in ours.items()}
-    assert all(lead.high < 0 for lead in leads.values())
+    behind, by_loss = (
+        {w: against(_by(rows, by), _by(multi, by)) for w, rows in ours.items()}
+        for by in ("play", "loss")
+    )
+    assert all(found.high < 0 for found in behind.values())
+    assert all(by_loss[weight].high < 0 for weight in WEIGHTS[1:])
+    assert by_loss["1"].low < 0 < by_loss["1"].high
     yield Claim(
         "the search with λ = 10 beats multi-DQN: by more than 1 % in 35 of 59 games",
         "Sec. 4.2",
-        "not",
+        "not; with λ = 1 they are even if the loss chooses",
         where,
-        f"it is behind by {_told(_turned(leads['10']))} checkpoints (mean of these five games); "
-        f"with λ = 1 by {_told(_turned(leads['1']))}; by the best of all evaluations its lead is "
+        f"its lead is {_told(behind['10'])} checkpoints if rollouts choose and "
+        f"{_told(by_loss['10'])} if the loss does, that of λ = 1 {_told(behind['1'])} and "
+        f"{_told(by_loss['1'])}; by the best of all evaluations λ = 10 leads by "
         f"{_by_evaluations(shown['over-multi-dqn'])}",
     )
-    by_loss = {
-        name: _student(
-            row.gain_by_score
-            for row in results.rows
-            if row.game == "MinAtar/SpaceInvaders"
-            and (row.algorithm, row.penalty_weight) == arm
-            and row.gain_by_score is not None
-        )
-        for name, arm in {"10": ("conqur", 10.0), "0": ("no-penalty", 0.0)}.items()
-    }
-    assert by_loss["0"].high < by_loss["10"].low
-    without, multi = arms["search without penalty"], arms["multi-DQN"]
-    assert without["mean"].value > max(arm["mean"].value for arm in ours.values())
-    control = random_children()["ConQUR by rollouts, λ = 10"]
-    assert control.low > 0
-    apart = {name: gain for (name, by), gain in gains_apart().items() if by == "loss"}
-    assert apart["conqur"].high < 0
-    assert apart["no-search"].low < 0 < apart["no-search"].high < 0.15
+    space, free = (
+        {
+            name: gain([row for row in _by(rows, "loss") if row.game == f"MinAtar/{game}"])
+            for name, rows in {"10": ours["10"], "0": without}.items()
+        }
+        for game in ("SpaceInvaders", "Freeway")
+    )
+    assert space["0"].high < -0.4 < 0 < space["10"].high
+    assert free["10"].high < -0.3 < free["0"].low
+    assert gain(without).value > max(found.value for found in play.values())
     yield Claim(
         "it is consistency that improves them, not more training of the last layer",
         "Sec. 4.2",
-        "not; the penalty saves Space Invaders, the search with it ruins Freeway, and without the "
-        "search it changes little elsewhere",
+        "not; the penalty prevents ruin in one game, and brings it near in another",
         where,
-        f"without penalty the search has {_told(without['mean'])}, multi-DQN "
-        f"{_told(multi['mean'])}. In Space Invaders training without penalty ruins networks (gain "
-        f"of the node that the loss ranks first {_points(by_loss['0'])} points), with λ = 10 it "
-        f"does not ({_points(by_loss['10'])}); in Freeway it is the other way round. On 25 other "
-        "networks with 8 nodes, the one that the loss ranks first gains "
-        f"{_told(apart['conqur'])} checkpoints in the search with λ = 10, "
-        f"{_told(apart['no-search'])} with the penalty and no search, {_told(apart['multi-dqn'])} "
-        "in multi-DQN. On 14 of these "
-        f"networks random children gain {_told(control)} checkpoints more than those with λ = 10, "
-        "by the same rollouts",
+        f"if rollouts choose, the search without penalty gains {_told(gain(without))} checkpoints, "
+        f"with λ = 10 {_told(play['10'])}. If the loss does, in Space Invaders "
+        f"{_told(space['0'])} without and {_told(space['10'])} with λ = 10, in Freeway "
+        f"{_told(free['0'])} and {_told(free['10'])}",
     )
-    weights = {"none": runs(results, "no-penalty")}
-    weights |= {name: runs(results, "conqur", float(name.replace(",", ""))) for name in WEIGHTS}
+    yield _apart()
+    weights = {"none": without} | ours
     steps = {
-        f"{name} against {before}": against(weights[name], weights[before])
-        for before, name in itertools.pairwise(weights)
+        by: {
+            f"{name} against {before}": against(_by(weights[name], by), _by(weights[before], by))
+            for before, name in itertools.pairwise(list(weights)[:4])
+        }
+        for by in ("play", "loss")
     }
-    assert steps["1 against none"].high < 0
-    assert steps["10 against 1"].high < 0
-    assert all(ours["1"]["mean"].value > ours[name]["mean"].value for name in WEIGHTS[1:])
+    assert steps["play"]["1 against none"].high < 0
+    assert steps["loss"]["1 against none"].low < 0 < steps["loss"]["1 against none"].high
+    assert all(found["10 against 1"].high < 0 for found in steps.values())
     yield Claim(
         "λ = 10 is best, and larger weights over-commit (in Alien; in Atlantis more is worse)",
         "Sec. 4.2",
-        "as in Atlantis: more is worse, λ = 1 better than 10, and none best",
+        "as in Atlantis: from 1 on more is worse; none is better than 1 if rollouts choose",
         where,
-        "mean differences in checkpoints on the same networks: "
-        + ", ".join(f"{_told(found)} for {name}" for name, found in steps.items()),
+        "differences in checkpoints: "
+        + "; ".join(
+            f"if {'rollouts choose' if by == 'play' else 'the loss does'} "
+            + ", ".join(f"{_told(found)} for {name}" for name, found in own.items())
+            for by, own in steps.items()
+        ),
     )
     ranks = shown["ranks"]
     one, ten = (
@@ -281,53 +287,113 @@ def _search() -> Iterable[Claim]:
         f"in Space Invaders they are; over all games with λ = 10 behind in all {len(ten)} ranks, "
         "by "
         f"{min(-lead.value for lead in ten):.2f} to {max(-lead.value for lead in ten):.2f} "
-        "checkpoints, beyond chance in each; with λ = 1 no rank can be told from multi-DQN's",
+        "checkpoints; with λ = 1 no rank can be told from multi-DQN's",
     )
     yield _search_on_atari()
     yield _scoring()
     yield _nodes()
 
 
-def _search_on_atari() -> Claim:
-    """One or two runs for each network."""
-    results, shown = _study("atari_search")
-    arms = {
-        name: {(row.game, row.seed): row for row in results.rows if row.algorithm == name}
-        for name in ("conqur", "no-penalty", "multi-dqn")
-    }
-    both = ("conqur", "multi-dqn")
-    pairs = sorted(arms["conqur"].keys() & arms["multi-dqn"].keys())
-    assert all(arms["conqur"][pair].gain <= arms["multi-dqn"][pair].gain for pair in pairs)
-    first, second = (
-        [[arms[name][pair].gain_low > 0 for pair in pairs if pair[1] == seed] for name in both]
-        for seed in (0, 1)
+def arms_of(results: Results) -> dict[str, list[Tuned]]:
+    """The runs of a study, by what its pages call their arms."""
+    arms: dict[str, list[Tuned]] = defaultdict(list)
+    for row in results.rows:
+        arms[str(Arm(row.algorithm, row.penalty_weight))].append(row)
+    return dict(arms)
+
+
+def _by(rows: Iterable[Tuned], by: str) -> list[Tuned]:
+    """Runs whose gain is that of the node that rollouts chose, or that the loss did."""
+    return list(rows) if by == "play" else [by_own_score(row) for row in rows]
+
+
+def gain(rows: Iterable[Tuned]) -> Gain:
+    """On the checkpoint."""
+    rows = list(rows)
+    return against(rows, [row._replace(gain=0.0) for row in rows])
+
+
+def lead_of(name: str) -> dict[str, Gain]:
+    """Of an arm of the study of searches on multi-DQN, by who chose."""
+    arms = arms_of(_study("minatar_search")[0])
+    pair = arms[name], arms["multi-DQN"]
+    return {by: against(*(_by(rows, by) for rows in pair)) for by in ("play", "loss")}
+
+
+def all_nodes(results: Results, rows: Iterable[Tuned]) -> list[Tuned]:
+    """Runs whose gain is the mean of all nodes in the last evaluation: nothing was chosen."""
+    scores: dict[tuple[Any, ...], list[float]] = defaultdict(list)
+    for node in results.nodes:
+        scores[node[:7]].append(node.score - node.checkpoint)
+    return [row._replace(gain=statistics.mean(scores[row[:7]])) for row in rows]
+
+
+def search_table() -> str:
+    """The arms of the study of searches, for results/search.md."""
+    results, _ = _study("minatar_search")
+    arms = arms_of(results)
+    multi = arms["multi-DQN"]
+    lines = [
+        "| | runs | chosen by rollouts | lead on multi-DQN | chosen by the loss | lead | "
+        "all nodes, mean | lead |",
+        f"|---|{'---:|' * 7}",
+    ]
+    order = ["multi-DQN", "search without penalty", *(f"ConQUR, λ = {w}" for w in WEIGHTS)]
+    for name in [*order, *sorted(set(arms) - set(order), reverse=True)]:
+        networks = {row.network for row in arms[name]}
+        cells = [name, str(len(arms[name]))]
+        for own, theirs in (
+            (arms[name], multi),
+            (_by(arms[name], "loss"), _by(multi, "loss")),
+            (all_nodes(results, arms[name]), all_nodes(results, multi)),
+        ):
+            same = [row for row in theirs if row.network in networks]
+            cells.append(_told(tuple(1 + end for end in gain(own))))
+            cells.append("–" if name == "multi-DQN" else _told(against(own, same)))
+        lines.append(f"| {' | '.join(cells)} |")
+    return with_minus("\n".join(lines))
+
+
+def _apart() -> Claim:
+    """The penalty and the search apart."""
+    gains = gains_apart()
+    control = random_children()["ConQUR by rollouts, λ = 10"]
+    by_loss = {name: found for (name, by), found in gains.items() if by == "loss"}
+    assert by_loss["ConQUR, λ = 10"].high < 0
+    return Claim(
+        "the same: with its parts apart, and beside random children",
+        "–",
+        "the penalty without the search does no harm; random children gain more by rollouts",
+        "MinAtar, 25 other networks (14 for random children), 8 nodes",
+        "the node that the loss chooses gains "
+        + ", ".join(f"{_told(found)} ({name})" for name, found in by_loss.items())
+        + f"; by the same rollouts random children gain {_told(control)} more than λ = 10",
     )
-    for other in ("multi-dqn", "no-penalty"):
-        common = arms["conqur"].keys() & arms[other].keys()
-        # Intervals of single runs; nothing but these tells them apart.
-        behind = {p for p in common if arms["conqur"][p].gain_high < arms[other][p].gain_low}
-        assert behind == {(game, seed) for game, seed in common if game == "ALE/UpNDown-v5"}
-        assert all(arms["conqur"][pair].gain < arms[other][pair].gain / 2 for pair in behind)
 
-    def told(game: str) -> str:
-        gains = []
-        for rows in arms.values():
-            own = [row for row in rows.values() if row.game == game]
-            parts = [100 * row.gain / row.checkpoint for row in own]
-            gains.append(f"{statistics.mean(parts):+.0f} %" if parts else "–")
-        return f"{_short(game)} {', '.join(gains)}"
 
-    games = sorted({game for game, _ in pairs})
+def _search_on_atari() -> Claim:
+    """Single runs: nothing but their own intervals tells them apart."""
+    results, _ = _study("atari_search")
+    runs_of: dict[tuple[str, int], dict[str, Tuned]] = defaultdict(dict)
+    for row in results.rows:
+        runs_of[_short(row.game), row.seed][row.algorithm] = row
+    pairs = {key: own for key, own in runs_of.items() if {"conqur", "multi-dqn"} <= own.keys()}
+    apart = {
+        key[0]
+        for key, own in pairs.items()
+        if own["conqur"].gain_high < own["multi-dqn"].gain_low
+        or own["multi-dqn"].gain_high < own["conqur"].gain_low
+    }
+    assert apart == {"UpNDown"}
+    up = runs_of["UpNDown", 0]
+    gains = (f"{up[name].gain:+,.0f}" for name in ("conqur", "no-penalty", "multi-dqn"))
     return Claim(
         "the search improves networks and beats multi-DQN, on Atari games",
         "Sec. 4.2",
-        f"of first runs it improves {sum(first[0])} of {len(first[0])} beyond chance, multi-DQN "
-        f"{sum(first[1])}; of second ones, made in two of these, {sum(second[0])} and "
-        f"{sum(second[1])} of {len(second[0])}; behind in UpNDown, else not to be told apart",
-        f"{len(games)} Atari networks, one or two runs each",
-        f"gains with λ = 10, of the search without penalty, and of multi-DQN (means of the seeds): "
-        f"{'; '.join(map(told, games))}. By the best of all evaluations the lead of λ = 10 on "
-        f"multi-DQN is {_by_evaluations(shown['over-multi-dqn'])}",
+        "single runs differ beyond their own intervals in one network only, and there it is behind",
+        f"{len({game for game, _ in pairs})} Atari networks, one or two runs each",
+        "UpNDown, which had just collapsed: {} points with λ = 10, {} without penalty, {} in "
+        "multi-DQN (seed 0)".format(*gains),
     )
 
 
@@ -407,20 +473,12 @@ def random_children() -> dict[str, Gain]:
     }
 
 
-APART = {"conqur": 10.0, "multi-dqn": 0.0, "no-search": 10.0}
-"""Algorithms, with λ, of the study that has the penalty without the search."""
-
-
 def gains_apart() -> dict[tuple[str, str], Gain]:
-    """Gains on the checkpoint of what rollouts chose, and of what the loss ranks first."""
-    results, _ = _study("minatar_no_search")
-    found = {}
-    for name, weight in APART.items():
-        rows = runs(results, name, weight, nodes=8)
-        unchanged = [row._replace(gain=0.0) for row in rows]
-        found[name, "play"] = against(rows, unchanged)
-        found[name, "loss"] = against(map(by_own_score, rows), unchanged)
-    return found
+    """Of the study that has penalty and search apart, on the checkpoint, by who chose."""
+    arms = arms_of(_study("minatar_no_search")[0])
+    return {
+        (name, by): gain(_by(arms[name], by)) for name in sorted(arms) for by in ("play", "loss")
+    }
 
 
 def _leads(arms: Mapping[str, list[Tuned]]) -> list[Tuned]:
@@ -523,10 +581,12 @@ def _points(cell: Gain) -> str:
 def table() -> str:
     lines = ["| the paper says | in | here | measured on | found |", "|---|---|---|---|---|"]
     lines += [f"| {' | '.join(claim)} |" for claim in claims()]
-    text = "\n".join(lines)
-    for digit in "0123456789":
-        text = text.replace(f" -{digit}", f" −{digit}").replace(f"(-{digit}", f"(−{digit}")
-    return text
+    return with_minus("\n".join(lines))
+
+
+def with_minus(text: str) -> str:
+    """With minus signs before numbers where hyphens were."""
+    return re.sub(r"(?<=[ (])-(?=[0-9])", "−", text)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import statistics
 
 import numpy as np
 import pytest
-from told import ROOT, words
+from told import ROOT, text, words
 
 import conqur
 from conqur.pretrained import card
@@ -88,14 +88,12 @@ def test_what_is_said_of_the_penalty_s_gain_is_what_the_tables_say():
         "minatar_breakout": ["without zero", "with zero"],
         "minatar_asterix": ["with zero", "without zero"],
     }
-    assert "two hold zero (Asterix' scores, Breakout's returns while training)" in words(
-        "results/README.md"
-    )
+    assert "two hold zero (Asterix' scores, Breakout's returns while training)" in words("results")
     assert "in Asterix the difference cannot be told from zero" in words("README.md")
 
 
 def test_settings_in_the_list_of_results_are_those_of_the_runs():
-    text = words("results/README.md")
+    text = words("results")
     for name in ("cartpole", "lunarlander", "minatar_breakout"):
         results = json.loads((ROOT / "results/training" / name / "results.json").read_text())
         command = results["runs"][0]["manifest"]["command"].partition(" --run-dir")[0]
@@ -113,7 +111,7 @@ def test_speed_in_the_documents_is_that_of_the_results():
         ]
         for members in ("1 member", "10 members")
     )
-    readme, results = words("README.md"), words("results/README.md")
+    readme, results = words("README.md"), words("results")
     assert f"at {min(atari.values()):.2f} to {max(atari.values()):.2f} of the emulator" in readme
     assert f"at {one[0]:.0f} times the speed" in readme
     assert f"environment and {one[1]:.1f} times that of one with 64;" in readme
@@ -133,10 +131,10 @@ def test_the_speed_beside_peers_is_that_of_the_results():
             low, rate, high = (f(of_case[name]) for f in (min, np.median, max))
             cells.append(f"{rate:,.0f} ({low:,.0f} to {high:,.0f})")
             cells.append(f"{np.median(of_case['conqur']) / rate:.2f}")
-        assert f"| {name} | {' | '.join(cells)} |" in words("results/README.md")
+        assert f"| {name} | {' | '.join(cells)} |" in words("results")
     ours, *theirs = (np.median(values) for values in rates[0].values())
     slower = [100 * (1 - ours / rate) for rate in theirs]
-    assert f"by {min(slower):.0f} to {max(slower):.0f} %" in words("results/README.md")
+    assert f"by {min(slower):.0f} to {max(slower):.0f} %" in words("results")
     assert f"it is {min(slower):.0f} to {max(slower):.0f} % slower" in words("README.md")
 
 
@@ -147,14 +145,14 @@ def test_the_speed_beside_peers_on_a_gpu_is_that_of_the_results():
     for name, values in rates.items():
         low, rate, high = (f(values) for f in (min, np.median, max))
         cells = f"{rate:,.0f} ({low:,.0f} to {high:,.0f}) | {ours / rate:.1f}"
-        assert f"| {name} | {cells} |" in words("results/README.md")
+        assert f"| {name} | {cells} |" in words("results")
     alone, together, cleanrl = (ours / np.median(rates[name]) for name in list(rates)[1:])
     text = f"{together:.0f} to {alone:.0f} times as fast as Stable-Baselines3 and {cleanrl:.0f}"
     assert f"{text} times as fast as CleanRL" in words("README.md")
 
 
 def test_the_penalty_on_atari_games_is_told_as_it_came_out():
-    text = words("results/README.md")
+    text = words("results")
     for game, name in {"gravitar": "Gravitar", "spaceinvaders": "Space Invaders"}.items():
         folder = ROOT / "results/training" / game
         last = []
@@ -217,7 +215,7 @@ def test_gains_in_the_readme_are_those_of_the_results():
 
 
 def test_the_speed_of_the_search_is_that_of_the_results():
-    text = (ROOT / "results/README.md").read_text()
+    told = text("results")
     cpu, gpu = (
         json.loads((ROOT / f"results/search/speed_{kind}.json").read_text())
         for kind in ("cpu", "gpu")
@@ -251,7 +249,7 @@ def test_the_speed_of_the_search_is_that_of_the_results():
         f"{by_sixteen(gpu):.1f}, {gpu['refining']['ratio']:.1f} |",
         f"| memory of 100 levels | {cpu['memory']['gibibytes']:.1f} GiB | - |",
     ):
-        assert line in text
+        assert line in told
 
 
 def test_the_published_agent_in_the_readme_is_that_of_the_results():
@@ -277,24 +275,24 @@ def test_scores_of_bundled_networks_in_the_readme_are_those_of_their_cards():
 
 
 def test_the_run_with_the_paper_s_settings_is_told_as_it_was():
-    text = re.sub(r"\s+", " ", (ROOT / "results/README.md").read_text()).replace("−", "-")
+    told = words("results").replace("−", "-")
     folder = ROOT / "results/tuning/minatar_breakout_paper16"
     found = json.loads((folder / "summary.json").read_text())
     best, chosen, scored = (
         found[name] for name in ("best_of_evaluations", "chosen", "chosen_by_score")
     )
-    assert f"node {best['node']} after level {best['level']}, +{best['gain']:.2f} points" in text
+    assert f"node {best['node']} after level {best['level']}, +{best['gain']:.2f} points" in told
     assert best["node"] == chosen["node"]
     for one, said in ((chosen, "+{:.2f} (95 % interval {:.2f} to"), (scored, "{:.2f} ({:.2f} to")):
-        assert said.format(one["gain"], one["gain_interval"][0]) in text
-    assert f"took {found['seconds'] / 60:.0f} minutes" in text
+        assert said.format(one["gain"], one["gain_interval"][0]) in told
+    assert f"took {found['seconds'] / 60:.0f} minutes" in told
     assert len((folder / "tree.jsonl").read_text().splitlines()) > 1000
 
 
 @pytest.mark.parametrize("folder", ["upndown_paper16", "minatar_asterix_default"])
 def test_runs_in_the_results_are_told_as_they_were(folder):
     def plain(name):
-        return re.sub(r"\s+", " ", (ROOT / name).read_text()).replace("−", "-")
+        return words(name).replace("−", "-")
 
     found = json.loads((ROOT / "results/tuning" / folder / "summary.json").read_text())
     chosen, before = found["chosen"], found["checkpoint"]["mean"]
@@ -310,7 +308,7 @@ def test_runs_in_the_results_are_told_as_they_were(folder):
             f"interval {low:.1f} to {high:.1f}); the node with the best score, "
             f"{found['chosen_by_score']['node']}, leads by +{found['chosen_by_score']['gain']:.1f}"
         )
-        assert f"took {found['seconds'] / 60:.0f} minutes" in plain("results/README.md")
+        assert f"took {found['seconds'] / 60:.0f} minutes" in plain("results")
     else:
         readme = (
             f"from {before:.1f} to {after:.1f} (+{gain:.1f}, 95 % interval {low:.1f} to "
@@ -318,7 +316,7 @@ def test_runs_in_the_results_are_told_as_they_were(folder):
         )
         results = f"goes from {before:.2f} to {after:.2f}, +{gain:.2f} ({low:.2f} to {high:.2f}, "
     assert readme in plain("README.md")
-    assert results in plain("results/README.md")
+    assert results in plain("results")
     told = read_tuned(ROOT / "results/tuning" / folder)
     assert headline(told) in html.unescape(
         (ROOT / "results/tuning" / folder / "report.html").read_text()
@@ -334,7 +332,7 @@ def test_appendix_a_is_told_as_it_came_out():
         assert len(own) == 121
         return sum(math.isclose(float(row["value"]), value) for row in own)
 
-    found = words("results/README.md")
+    found = words("results")
     low = [at(0.3, "Q-learning", f"ε = {epsilon}") for epsilon in (1, 0.8)]
     high = [at(0.5, "Q-learning", f"ε = {epsilon}") for epsilon in (0.6, 0.4, 0.2)]
     assert "from {} of 121 starts with uniform behaviour (ε = 1), and from {}".format(*low) in found
@@ -356,7 +354,7 @@ def test_the_limit_of_the_penalty_is_told_as_it_came_out():
     }
     assert "breaks {:.0f} to {:.0f} % of the choices, λ = 1 at most {:.0f} %".format(
         *(100 * end for end in (min(broken[0]), max(broken[0]), max(broken[1])))
-    ) in words("results/README.md")
+    ) in words("results")
     limit = [row for row in rows if 10 <= row["penalty_weight"] <= 1000]
     assert len(limit) == 15
     assert all(row["broken"] == 0 and row["apart"] < 1e-4 for row in limit)
@@ -366,7 +364,7 @@ def test_what_training_commits_to_is_told_as_it_came_out():
     with (ROOT / "results/exactness/unions.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 25
-    found = words("results/README.md")
+    found = words("results")
 
     def ends(weight, column, digits):
         shares = [100 * float(r[column]) for r in rows if float(r["penalty_weight"]) == weight]
@@ -425,8 +423,8 @@ def test_holding_is_told_as_it_came_out():
     with (ROOT / "results/holding/means.csv").open() as file:
         assert [row["score"] for row in csv.DictReader(file)] == [str(mean.score) for mean in found]
     assert holding["picture"](runs) == (ROOT / "results/holding/distances.svg").read_text()
-    told = words("results/README.md")
-    assert holding["table"](found) in (ROOT / "results/README.md").read_text()
+    told = words("results")
+    assert holding["table"](found) in text("results")
     means = {(mean.game, mean.arm, mean.weight): mean for mean in found}
     ours, none, *held = (
         means["SpaceInvaders", arm, weight]
@@ -450,40 +448,53 @@ def test_holding_is_told_as_it_came_out():
         f"eight of nine keep {second:.2f} of their score or more, and one falls to {lowest:.2f}"
         in told
     )
+    unseen = [r for r in runs if r.network in space[-4:] and r.arm == "λ"]
+    interval = student_interval(holding["in_parts"](unseen))
+    shown = statistics.mean(holding["in_parts"](unseen)), *interval
+    assert "not seen before it is {:.2f} ({:.2f} to {:.2f})".format(*shown) in told
     changed = {(run.network, run.arm, run.weight): 100 * run.changed for run in runs}
     fewer = [changed[name, "λ", 10.0] - changed[name, "ρ", 0.0] for name in space]
     interval = "(difference {:.0f} points, {:.0f} to {:+.0f})".format(
         statistics.mean(fewer), *student_interval(fewer)
     )
     assert interval.replace("-", "−") in told
-    cooler = [scores[name, "λ", 10.0] - scores[name, "τ", 0.001] for name in space]
-    interval = "({:.1f} points less, {:.1f} to {:.1f})".format(
-        statistics.mean(cooler), *student_interval(cooler)
-    )
-    assert interval.replace("-", "−") in told
-    ahead = [scores[name, "λ", 10.0] - scores[name, "ρ", 100.0] for name in space]
-    low, high = student_interval(ahead)
-    behind = (
-        f"{statistics.mean(ahead):.1f} points behind those with λ = 10 ({low:.1f} to {high:.1f})"
-    )
-    assert behind.replace("-", "−") in told
+    for arm, words_of in (
+        (("τ", 0.001), "({:.1f} points less, {:.1f} to {:.1f})"),
+        (("ρ", 100.0), "{:.1f} points behind those with λ = 10 ({:.1f} to {:.1f})"),
+    ):
+        ahead = [scores[name, "λ", 10.0] - scores[name, *arm] for name in space]
+        shown = words_of.format(statistics.mean(ahead), *student_interval(ahead))
+        assert shown.replace("-", "−") in told
     far, free = (means["Freeway", arm, weight] for arm, weight in (("λ", 10.0), ("ρ", 0.0)))
     assert f"{far.distance / free.distance:.1f} times as far as those without it" in told
     for run in runs:
         if run.network.startswith("Freeway"):
             assert (run.score / run.checkpoint < 0.6) == (run.arm == "λ")
-    cold = means["SpaceInvaders", "τ", 0.001]
-    assert f"temperature have {cold.score:.2f} ({cold.low:.2f} to {cold.high:.2f})" in told
-    slightly = means["Freeway", "τ", 0.001]
-    assert "lose a little, {:.2f} ({:.2f} to {:.2f})".format(*slightly[4:7]) in told
-    assert cold.low < 1 < cold.high < 1.2
-    assert 1 < cold.distance / means["SpaceInvaders", "ρ", 1.0].distance < 1.05
+
+
+def test_what_is_told_of_low_temperatures_is_what_came_out():
+    holding = runpy.run_path(str(ROOT / "experiments/holding.py"))
+    runs = holding["read"](ROOT / "results/holding/runs.csv")
+    means = {(mean.game, mean.arm, mean.weight): mean for mean in holding["means"](runs)}
+    told = words("results")
+    with (ROOT / "results/holding/sampled.csv").open() as file:
+        rows = [(float(r["temperature"]), 100 * float(r["greedy"])) for r in csv.DictReader(file)]
+    warm, cold = ([share for tau, share in rows if tau == own] for own in (1.0, 0.001))
+    assert f"are greedy: {min(cold):.0f} to {max(cold):.0f} %, where with τ = 1 it is " in told
+    assert f"with τ = 1 it is {min(warm):.0f} to {max(warm):.0f} %" in told
+    games = (*holding["GAMES"], *holding["OTHERS"])
+    kept = [100 * (1 - means[game, "τ", 0.001].changed) for game in games]
+    assert f"leaves {min(kept):.0f} to {max(kept):.0f} % of greedy actions as they were" in told
+    space, held = means["SpaceInvaders", "τ", 0.001], means["SpaceInvaders", "ρ", 1.0]
+    assert space.distance > held.distance  # whose heads are ruined
+    assert f"temperature have {space.score:.2f} ({space.low:.2f} to {space.high:.2f})" in told
+    freeway = means["Freeway", "τ", 0.001]
+    assert "lose a little, {:.2f} ({:.2f} to {:.2f})".format(*freeway[4:7]) in told
+    with_it, without = means["Asterix", "τ", 0.001], means["Asterix", "ρ", 0.0]
+    shown = "in Asterix {:.2f} ({:.2f} to {:.2f}) with it, where training without it has {:.2f} "
+    shown += "({:.2f} to {:.2f})"
+    assert shown.format(*with_it[4:7], *without[4:7]) in told
     for game in holding["OTHERS"]:
         ours, free = means[game, "λ", 10.0], means[game, "ρ", 0.0]
         assert ours.distance > free.distance
         assert ours.score < 1
-        assert (free.low > 1) == (game == "Asterix")
-    cold = [means[game, "τ", 0.001] for game in holding["OTHERS"]]
-    assert "have {:.2f}, {:.2f} and {:.2f} of the".format(*(mean.score for mean in cold)) in told
-    assert all(mean.low < 1 < mean.high for mean in cold)
-    assert all(mean.score > means[mean.game, "λ", 10.0].score for mean in cold)

@@ -7,11 +7,10 @@ import runpy
 import statistics
 from dataclasses import replace
 
-from told import ROOT, study, words
+from told import ROOT, study, text, words
 
-from conqur.report.search_settings import Arm
 from conqur.report.study_page import study_exhibits
-from conqur.statistics import difference
+from conqur.statistics import difference, student_interval
 from conqur.suite import read_study
 
 
@@ -21,7 +20,7 @@ def test_loss_and_rollouts_as_scores_are_told_as_they_came_out():
     lead, times, own = re.search(
         r"is (.*?\)) checkpoints, with (.* times).*first, (.*\))", words_of
     ).groups()
-    found = words("results/README.md")
+    found = words("results")
     assert f"The lead of rollouts is {lead} checkpoints over all games, for {times}" in found
     rows = study("minatar_scoring")[0].rows
     for game in ("Asterix", "Breakout", "Freeway", "Seaquest", "Space Invaders"):
@@ -46,7 +45,7 @@ def test_loss_and_rollouts_as_scores_are_told_as_they_came_out():
 def test_the_penalty_study_is_told_as_it_came_out():
     results, exhibits = study("minatar_penalty")
     assert len(results.rows) == 5 * 2 * 6 * 10
-    found = words("results/README.md")
+    found = words("results")
     table = exhibits["weights"]
     shown = {row[:2]: row[table.head.index("IQM")] for row in table.rows}
     for weight in ("0.25", "0.5", "1", "1.5", "2"):
@@ -87,24 +86,50 @@ def test_the_penalty_study_is_told_as_it_came_out():
 
 
 def test_the_search_study_is_told_as_it_came_out():
+    claims = runpy.run_path(str(ROOT / "experiments/claims.py"))
     results, exhibits = study("minatar_search")
-    found, readme = words("results/README.md"), words("README.md")
+    found, readme = words("results"), words("README.md")
     assert f"{len(results.rows)} runs with the paper's settings, baseline and controls" in readme
-    shown = exhibits["algorithms"]
-    for name, *cells in shown.rows:
-        row = dict(zip(shown.head[1:], cells, strict=True))
-        lead = row["lead on multi-DQN"]
-        told = ["{:.2f} ({:.2f} to {:.2f})".format(*row[each]) for each in ("IQM", "mean")]
-        told.append("–" if lead is None else "{:+.2f} ({:+.2f} to {:+.2f})".format(*lead))
-        ours = [r for r in results.rows if str(Arm(r.algorithm, r.penalty_weight)) == name]
-        worse = sum(r.gain_high is not None and r.gain_high < 0 for r in ours)
-        told += [str(row["handed back"]), str(worse)]
-        line = f"| {name} | {row['runs']} | {' | '.join(told)} |".replace("-", "−")
-        assert line in found.replace("multi-DQN", "multi−DQN").replace("large-", "large−")
-        if name == "ConQUR, λ = 1":
-            ends = [-lead.value, -lead.high, -lead.low]
-            told = "by {:.2f} checkpoints at λ = 1, 95 % interval {:.2f} to {:.2f}".format(*ends)
-            assert told in readme
+    assert claims["search_table"]() in text("results")
+    arms = claims["arms_of"](results)
+    lead, with_one = claims["lead_of"]("ConQUR, λ = 10"), claims["lead_of"]("ConQUR, λ = 1")
+    shown = [-with_one["play"].value, -with_one["play"].high, -with_one["play"].low]
+    told = "by {:.2f} checkpoints at λ = 1, 95 % interval {:.2f} to {:.2f}".format(*shown)
+    assert told in readme
+    assert "behind by {:.2f} ({:.2f} to {:.2f}) checkpoints with λ = 1".format(*shown) in found
+    shown = [-lead["play"].value, -lead["play"].high, -lead["play"].low]
+    assert "and by {:.2f} ({:.2f} to {:.2f}) with λ = 10".format(*shown) in found
+    for own, before in ((with_one, "multi-DQN"), (lead, "behind")):
+        told = "{} ({:+.2f}, {:+.2f} to {:+.2f})".format(before, *own["loss"]).replace("(-", "(−")
+        assert re.sub(r" -(?=\d)", " −", told) in found
+    for game in {row.game for row in results.rows}:
+        ours, theirs = (
+            [row for row in arms[name] if row.game == game]
+            for name in ("ConQUR, λ = 10", "multi-DQN")
+        )
+        one = [row for row in arms["ConQUR, λ = 1"] if row.game == game]
+        assert claims["against"](ours, theirs).low < 0  # by rollouts ahead beyond chance in none
+        assert claims["against"](one, theirs).low < 0
+        by_loss = claims["against"](*(map(claims["by_own_score"], rows) for rows in (ours, theirs)))
+        assert (by_loss.value > 0) == (game == "MinAtar/SpaceInvaders")
+        if game == "MinAtar/SpaceInvaders":
+            assert all(row.gain_by_score / row.checkpoint < -0.4 for row in theirs)  # ruined
+    games = [
+        claims["against"](*([r for r in arms[n] if r.game == game] for n in names)).value
+        for names in [("ConQUR, λ = 10", "multi-DQN")]
+        for game in sorted({row.game for row in results.rows})
+    ]
+    told = "{:.2f} ({:.2f} to {:+.2f})".format(statistics.mean(games), *student_interval(games))
+    assert (
+        f"the lead of λ = 10 on multi-DQN would be {told}".replace("-", "−").replace(
+            "multi−DQN", "multi-DQN"
+        )
+        in found
+    )
+    chosen = [claims["gain"](claims["_by"](arms["multi-DQN"], by)) for by in ("play", "loss")]
+    told = ["{:.2f} ({:.2f} to {:.2f})".format(*(1 + end for end in each)) for each in chosen]
+    assert f"the one that rollouts choose comes to {told[0]} of the checkpoint's score" in found
+    assert f"ranks first to {told[1]}" in found
     shown = exhibits["scores-by-loss"]
     space, freeway = (
         {
@@ -128,6 +153,12 @@ def test_the_search_study_is_told_as_it_came_out():
     assert f"from {freeway['checkpoint']} to {one}, {ten}, {hundred} and {thousand} with" in found
     without = [freeway[name] for name in ("multi-DQN", "search without penalty")]
     assert f"stay without ({' and '.join(without)})" in found
+    seaquest = [
+        1 + claims["gain"](row for row in by_loss if "Seaquest" in row.game).value
+        for by_loss in (claims["_by"](arms[name], "loss") for name in penalised)
+    ]
+    assert seaquest[0] > 1
+    assert "lower them, too, to {:.2f}, {:.2f} and {:.2f} of the".format(*seaquest[1:]) in found
     ranks = exhibits["ranks"]
     lead = ranks.head.index("lead of ConQUR, λ = 10")
     behind = [-row[lead].value for row in ranks.rows]
@@ -184,7 +215,7 @@ def test_the_search_study_is_told_as_it_came_out():
 
 def test_the_preset_tuned_is_told_as_it_came_out():
     results, _ = study("minatar_tuned")
-    found, readme = words("results/README.md"), words("README.md")
+    found, readme = words("results"), words("README.md")
     held = ("Freeway", "Seaquest", "SpaceInvaders")
 
     def told(rows):
@@ -211,11 +242,9 @@ def test_the_preset_tuned_is_told_as_it_came_out():
     told_there = told(results.rows).replace("(", "(95 % interval ")
     assert f"`tuned` comes to {told_there} of the checkpoints' scores" in readme
     assert f"had seen no network, to {told(apart)}" in readme
-    assert f"three games that it was not chosen on to {told(apart)} of their scores" in found
-    assert (
-        f"take {len(apart)} networks of three games that they were not chosen on to {told(apart)}"
-        in (readme)
-    )
+    assert f"three games that it was not chosen on to {told(apart)}" in found
+    told_there = f"three games on which the preset was not chosen to {told(apart)}"
+    assert f"take {len(apart)} networks of {told_there}" in readme
     seconds = statistics.mean(row.seconds for row in results.rows)
     assert f"a run took {seconds:.0f} seconds" in found
     assert {row.network for row in results.rows} == {
@@ -227,7 +256,7 @@ def test_numbers_of_nodes_are_told_as_they_came_out():
     claims = runpy.run_path(str(ROOT / "experiments/claims.py"))
     results, exhibits = study("minatar_nodes")
     tuned = study("minatar_tuned")[0].rows
-    found, readme = words("results/README.md"), words("README.md")
+    found, readme = words("results"), words("README.md")
 
     def told(cell, sign="+"):
         return "{:{s}.2f} ({:{s}.2f} to {:{s}.2f})".format(*cell, s=sign).replace("-", "−")
@@ -271,7 +300,7 @@ def test_numbers_of_nodes_are_told_as_they_came_out():
     for run in (*made["ConQUR, λ = 10", 8], *other):
         scored[run.network].add(run.checkpoint)
     differ = sum(len(scores) > 1 for scores in scored.values())
-    assert f"in {differ} of {len(scored)} networks between arms" in found
+    assert f"in {differ} of {len(scored)} networks their checkpoints" in found
     old = claims["runs"](study("minatar_search")[0], "conqur", 10.0)
     for runs in (old, made["ConQUR, λ = 10", 8]):
         gain = claims["_student"](run.gain for run in runs if run.game == "MinAtar/SpaceInvaders")
@@ -290,7 +319,7 @@ def test_numbers_of_nodes_are_told_as_they_came_out():
 
 def test_many_nodes_are_told_as_they_came_out():
     claims = runpy.run_path(str(ROOT / "experiments/claims.py"))
-    found = words("results/README.md")
+    found = words("results")
     before, more, most = (study(f"minatar_nodes{n}")[0] for n in ("", "_64", "_256"))
     assert (more.done, more.runs, most.done, most.runs) == (30, 30, 17, 20)
     names = {"conqur": ("ConQUR, λ = 10,", 10.0), "multi-dqn": ("multi-DQN", 0.0)}
@@ -316,14 +345,14 @@ def test_many_nodes_are_told_as_they_came_out():
         assert f"| {name} | {told} |" in found
     arms = claims["both"](most, 256)
     for row in arms["conqur"]:
-        of_it = [
-            next(run for run in part[name] if run.network == row.network)
+        gains = [
+            next(run for run in part[name] if run.network == row.network).gain
             for name in names
             for part in (few(arms), arms)
         ]
         game, number = row.network.removeprefix("networks/").removesuffix(".safetensors").split("-")
-        scores = " | ".join(f"{run.score:.1f}" for run in of_it)
-        assert f"| {game}, network {number} | {row.checkpoint:.1f} | {scores} |" in found
+        shown = " | ".join("0" if gain == 0 else f"{gain:+.1f}" for gain in gains)
+        assert f"| {game}, network {number} | {shown} |".replace("-", "−") in found
     searches = claims["runs"](most, "conqur", 10.0, 256)
     seconds = [row.seconds for row in searches]
     assert f"took {min(seconds):.0f} to {max(seconds):.0f} seconds" in found
@@ -331,8 +360,6 @@ def test_many_nodes_are_told_as_they_came_out():
     narrow = {row.network: row for row in claims["runs"](before, "multi-dqn")}
     assert len(wide) == 10
     assert sum(row.gain > narrow[row.network].gain for row in wide) == 8
-    told = claims["_told"](claims["against"](wide, [narrow[row.network] for row in wide]))
-    assert f"on eight of ten networks, by {told}".replace("-", "−") in found
     pair = [row for row in wide if row.game == "MinAtar/SpaceInvaders"]
     told = " and ".join(f"{row.checkpoint:.1f}" for row in pair)
     assert f"from {told} to {pair[0].score:.1f}, the checkpoint, and {pair[1].score:.1f}" in found
@@ -342,13 +369,13 @@ def test_many_nodes_are_told_as_they_came_out():
     for name, (_, weight) in names.items():
         old = {row.network: row.frames for row in claims["runs"](before, name, weight)}
         new = claims["runs"](most, name, weight, 256)
-        times.append(statistics.mean(row.frames / old[row.network] for row in new))
+        times.append(sum(row.frames for row in new) / sum(old[row.network] for row in new))
     assert "{:.1f} times those of 16 nodes with ConQUR, {:.1f} times".format(*times) in found
 
 
 def test_random_children_are_told_as_they_came_out():
     claims = runpy.run_path(str(ROOT / "experiments/claims.py"))
-    found = words("results/README.md")
+    found = words("results")
     results = study("minatar_random")[0]
     assert (results.done, results.runs) == (14, 14)
     for name, gain in claims["random_children"]().items():
@@ -373,44 +400,27 @@ def test_random_children_are_told_as_they_came_out():
 
 def test_the_penalty_without_the_search_is_told_as_it_came_out():
     claims = runpy.run_path(str(ROOT / "experiments/claims.py"))
-    found = words("results/README.md")
+    found = words("results")
     results, _ = study("minatar_no_search")
-    assert (results.done, results.runs) == (75, 75)
-    gains = claims["gains_apart"]()
-    names = {
-        "conqur": "ConQUR, λ = 10",
-        "multi-dqn": "multi-DQN",
-        "no-search": "penalty without search, λ = 10",
-    }
-    for name, told in names.items():
-        cells = (claims["_told"](gains[name, by]).replace("-", "−") for by in ("play", "loss"))
-        assert f"| {told} | {' | '.join(cells)} |" in found
-    arms = {n: claims["runs"](results, n, weight, 8) for n, weight in claims["APART"].items()}
+    assert (results.done, results.runs) == (100, 100)
+    arms, gains = claims["arms_of"](results), claims["gains_apart"]()
+    names = ["ConQUR, λ = 10", "multi-DQN", *(f"penalty without search, λ = {w}" for w in (1, 10))]
+    for name in names:
+        cells = (claims["with_minus"](claims["_told"](gains[name, by])) for by in ("play", "loss"))
+        assert f"| {name} | {' | '.join(cells)} |" in claims["with_minus"](found)
     for game in {row.game for row in results.rows}:
         of_game = {n: [row for row in rows if row.game == game] for n, rows in arms.items()}
-        before = statistics.mean(row.checkpoint for row in of_game["no-search"])
+        before = statistics.mean(row.checkpoint for row in of_game[names[-1]])
         after = [
             before + statistics.mean(row.gain_by_score for row in of_game[name]) for name in names
         ]
         cells = " | ".join(f"{score:.1f}" for score in (before, *after))
         assert f"| {game.removeprefix('MinAtar/')} | {cells} |" in found
-        assert 0.99 < after[2] / before < 1.12
-    parts = [row.gain_by_score / row.checkpoint for row in arms["no-search"]]
-    assert f"from {100 * min(parts):.0f} to {100 * max(parts):+.0f} %".replace("-", "−") in found
-    lead = claims["against"](arms["multi-dqn"], arms["no-search"])
-    assert f"ahead, by {lead.value:.2f} ({lead.low:.2f} to {lead.high:.2f}) checkpoints" in found
-    both = (
-        [claims["by_own_score"](r) for r in arms[n] if r.game == "MinAtar/SpaceInvaders"]
-        for n in ("conqur", "no-search")
-    )
-    lead = claims["against"](*both)
-    told = f"({lead.value:+.2f} checkpoints, {lead.low:.2f} to {lead.high:+.2f})"
-    assert told.replace("-", "−") in found
 
 
 def test_the_first_runs_on_atari_are_told_as_they_came_out():
     results, _ = study("atari_search")
-    found = words("results/README.md")
+    found = words("results")
     assert (results.done, results.runs) == (16, 54)
     assert f"{results.done} of its {results.runs} runs" in found
     runs = {
@@ -453,7 +463,7 @@ def test_the_readme_begins_with_what_was_found():
     told = words("README.md")
     with (ROOT / "results/exactness/unions.csv").open() as file:
         rows = list(csv.DictReader(file))
-    for weight, before in (("0", "of which"), ("10", "it is")):
+    for weight, before in (("0", "for a little,"), ("10", "it is")):
         shares = [100 * float(r["broken"]) for r in rows if r["penalty_weight"] == weight]
         assert f"{before} {min(shares):.1f} to {max(shares):.1f} %" in told
     penalty, search = (study(name)[1] for name in ("minatar_penalty", "minatar_search"))
@@ -461,7 +471,9 @@ def test_the_readme_begins_with_what_was_found():
     for name in ("DQN", "DDQN"):
         row = next(row for row in table.rows if row[:2] == (name, "0.5"))
         cell = row[table.head.index("IQM")]
-        assert re.search(rf"{name} (scores )?{cell.value:.2f} \({cell.low:.2f} to", told)
+        assert re.search(
+            rf"{name} (trained with λ = 0.5 scores )?{cell.value:.2f} \({cell.low:.2f} to", told
+        )
     table = search["algorithms"]
     means = {row[0]: row[table.head.index("mean")] for row in table.rows}
     for name, before in (
@@ -474,4 +486,4 @@ def test_the_readme_begins_with_what_was_found():
 
 def test_the_table_of_claims_is_made_from_the_results():
     made = runpy.run_path(str(ROOT / "experiments/claims.py"))["table"]()
-    assert made in (ROOT / "results/README.md").read_text()
+    assert made in text("results")
