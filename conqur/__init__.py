@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from conqur import exact, pretrained, tabular
+    from conqur import exact, pretrained, search, tabular
     from conqur.assignment import (
         adaptive_temperature,
         boltzmann_assignment,
@@ -54,13 +54,14 @@ __all__ = [
     "penalty",
     "pretrained",
     "q_labels",
+    "search",
     "strict_assignment",
     "successors",
     "tabular",
     "write_like",
 ]
 
-_PACKAGES = ("exact", "pretrained", "tabular")
+_PACKAGES = ("exact", "pretrained", "search", "tabular")
 _MODULES = ("assignment", "consistency", "pretrained", "regression")
 
 if not TYPE_CHECKING:  # else every name would be right

@@ -103,7 +103,6 @@ def _check_fit(config: TrainConfig, spec: Spec) -> None:
 
 
 def run_training(
-    config: TrainConfig,
     trainer: Trainer,
     run: RunDirectory,
     checkpoint: Checkpoint | None,
@@ -115,8 +114,7 @@ def run_training(
     """Train from a checkpoint, or from the beginning, to the end or until asked to stop.
 
     Args:
-        config: the settings.
-        trainer: made from them.
+        trainer: with the run's settings.
         run: the run's directory.
         checkpoint: where to go on; None: the beginning.
         warn: told in one line of what is wrong without being in the way.
@@ -124,6 +122,7 @@ def run_training(
         quiet: show no progress.
     """
     keep_programs()
+    config = trainer.config
     if checkpoint is None:
         members, time = trainer.begin(), 0
     else:
@@ -159,39 +158,31 @@ def run_training(
                 latest = _summary(rows)
             shown.update(time * config.num_envs, **latest)
             if clock.monotonic() - last_save > save_every:
-                _save(config, trainer, run, members, time, saved)
+                _save(trainer, run, members, time, saved)
                 saved, last_save = time, clock.monotonic()
         if time != saved:
-            _save(config, trainer, run, members, time, saved)
+            _save(trainer, run, members, time, saved)
         elif not all((run.networks / _file_name(*member)).exists() for member in config.members):
-            _write_networks(config, trainer, run, members, time)  # somebody removed some
+            _write_networks(trainer, run, members, time)  # somebody removed some
     return Outcome(time * config.num_envs, returns, stop.signal if time < total else None)
 
 
-def _save(
-    config: TrainConfig,
-    trainer: Trainer,
-    run: RunDirectory,
-    members: Member,
-    time: int,
-    saved: int,
-) -> None:
+def _save(trainer: Trainer, run: RunDirectory, members: Member, time: int, saved: int) -> None:
     """Write the networks and a checkpoint; `saved` is the time of the last one."""
+    num_envs = trainer.config.num_envs
     theta = jax.device_get(members.agent.theta)
     if not all((np.abs(leaf) < DIVERGED).all() for leaf in jax.tree.leaves(theta)):  # nor NaN
         raise RunError(
-            f"training diverged before step {time * config.num_envs:,}: a network's weights are "
-            f"out of all bounds; {_last_good(saved * config.num_envs)}"
+            f"training diverged before step {time * num_envs:,}: a network's weights are "
+            f"out of all bounds; {_last_good(saved * num_envs)}"
         )
     # The networks first: with its last checkpoint, a run is complete.
-    _write_networks(config, trainer, run, members, time)
-    save_state(run, trainer, members, time, step=time * config.num_envs)
+    _write_networks(trainer, run, members, time)
+    save_state(run, trainer, members, time, step=time * num_envs)
 
 
-def _write_networks(
-    config: TrainConfig, trainer: Trainer, run: RunDirectory, members: Member, time: int
-) -> None:
-    theta = jax.device_get(members.agent.theta)
+def _write_networks(trainer: Trainer, run: RunDirectory, members: Member, time: int) -> None:
+    config, theta = trainer.config, jax.device_get(members.agent.theta)
     for i, (weight, seed) in enumerate(config.members):
         network = Pretrained(
             jax.tree.map(lambda leaf, i=i: leaf[i], theta),

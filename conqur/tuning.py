@@ -91,7 +91,7 @@ class Tuning:
             seed=config.seed,
             replayed_levels=config.levels if config.data == "replay" else 0,
             half_precision=config.children != "strict",
-            sampler=StrictSampler(config.temperature) if config.children == "strict" else None,
+            sampler=_strict_sampler(config) if config.children == "strict" else None,
             rollouts=self._gains if config.scoring == "rollouts" else None,
         )
 
@@ -167,6 +167,12 @@ class Tuning:
             episodes=self.config.rollout_episodes,
             seed=starts(ROLLOUT, self.config.seed, level),
         )
+
+
+def _strict_sampler(config: TuneConfig) -> StrictSampler:
+    return StrictSampler(
+        config.temperature, adapt=config.adapt_temperature, gap_units=config.units == "gap"
+    )
 
 
 def settings_of(network: Pretrained, environment: str | None = None) -> dict[str, Any]:

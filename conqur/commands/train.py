@@ -183,7 +183,7 @@ class Train:
                     self._say_which_game(config)
                     say(header(config, f"preset {self._preset()[0]}", folder))
                 _warn_of_shortness(config)
-                outcome = run_training(config, trainer, run, None, warn=warn, **self._how_to_run())
+                outcome = run_training(trainer, run, None, warn=warn, **self._how_to_run())
         return folder, config, outcome
 
     def _go_on(self, command: str) -> tuple[Path, "TrainConfig", "Outcome"]:
@@ -213,9 +213,7 @@ class Train:
                     say(header(config, "settings of the run", self.run_dir))
                     if isinstance(trainer, HostTrainer):
                         say("Games are first played again up to where they were.")
-                outcome = run_training(
-                    config, trainer, run, checkpoint, warn=warn, **self._how_to_run()
-                )
+                outcome = run_training(trainer, run, checkpoint, warn=warn, **self._how_to_run())
         return self.run_dir, config, outcome
 
     def _say_which_game(self, config: "TrainConfig") -> None:

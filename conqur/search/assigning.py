@@ -75,10 +75,7 @@ def assign(
         greedy = greedy_assignment(q_values)
         assigned, entropy = greedy, jnp.zeros(())
         if sampled is not None:
-            unit = jnp.maximum(gap, 1e-12) if gap_units else 1.0
-            taus = jnp.full(greedy.shape, temperature * unit)
-            if adapt:
-                taus = adaptive_temperature(q_values / unit, temperature) * unit
+            taus = temperatures(q_values, temperature, adapt=adapt, gap_units=gap_units)
             drawn = boltzmann_assignment(key, q_values, temperature=taus)
             assigned = jnp.where(draws, drawn, greedy)
             probabilities = jax.nn.softmax(q_values / taus[:, None])
@@ -91,6 +88,23 @@ def assign(
     axes = approximator.node_axes(targets)
     in_axes = (axes, 0, None if sampled is None else 0)
     return jax.vmap(one, in_axes=in_axes)(targets, keys, sampled)
+
+
+def temperatures(
+    q_values: Float[Array, "n A"], temperature: float, *, adapt: bool, gap_units: bool
+) -> Float[Array, " n"]:
+    """τ of the Boltzmann distribution in every state.
+
+    Args:
+        q_values: of the states.
+        temperature: τ, or where it begins.
+        adapt: whether it is adapted to each state as in the paper.
+        gap_units: it is in units of the action gap.
+    """
+    unit = jnp.maximum(action_gap(q_values), 1e-12) if gap_units else jnp.ones(())
+    if adapt:
+        return adaptive_temperature(q_values / unit, temperature) * unit
+    return jnp.full(q_values.shape[:-1], temperature * unit)
 
 
 @eqx.filter_jit

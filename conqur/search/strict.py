@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from conqur.assignment import strict_assignment
 from conqur.exact import Consistency, consistent
+from conqur.search.assigning import temperatures
 from conqur.search.node import Birth, Kind
 
 MOST_UNKNOWNS = 600
@@ -23,13 +25,15 @@ class StrictSampler:
     A dive's choices are the highest-valued consistent ones.
     """
 
-    def __init__(self, temperature: float) -> None:
-        """Draw at a temperature.
+    def __init__(self, temperature: float, *, adapt: bool, gap_units: bool) -> None:
+        """Draw at a temperature, as `conqur.search.assigning.temperatures` has it.
 
         Args:
             temperature: τ of expansions.
+            adapt: whether it is adapted to each state.
+            gap_units: it is in units of the action gap.
         """
-        self._temperature = temperature
+        self._temperature, self._adapt, self._gap_units = temperature, adapt, gap_units
 
     def __call__(
         self,
@@ -52,9 +56,14 @@ class StrictSampler:
         old, chosen = committed
         blocks = of_actions(np.concatenate([old, features]), actions)
         check_size(blocks.shape[-1], len(blocks))
-        temperature = self._temperature if birth.kind is Kind.EXPANSION else GREEDY
         oracle = _Oracle(blocks[len(old) :], blocks[: len(old)], chosen)
-        return strict_assignment(key, q_values, oracle, temperature=temperature)
+        taus: Any = GREEDY
+        if birth.kind is Kind.EXPANSION:
+            values = jnp.asarray(q_values)
+            taus = temperatures(
+                values, self._temperature, adapt=self._adapt, gap_units=self._gap_units
+            )
+        return strict_assignment(key, q_values, oracle, temperature=taus)
 
 
 class _Oracle:

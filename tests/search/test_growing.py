@@ -16,7 +16,7 @@ from conqur.search.algorithms import beam_search
 from conqur.search.approximator import LinearTuning, StateActionFeatures
 from conqur.search.batches import Batch, Batches
 from conqur.search.growing import Grower, Growing
-from conqur.search.node import Kind, Tree, dive, expand, top
+from conqur.search.node import Birth, Kind, Tree, dive, expand, top
 from conqur.search.refining import Regression
 from conqur.search.saving import tree_from_arrays, tree_to_arrays
 from conqur.search.scoring import NO_ACTION
@@ -284,7 +284,9 @@ def test_replay_draws_from_all_batches_so_far():
 
 def test_strict_children_are_consistent_with_all_their_ancestors():
     world = grower(
-        grows=growing(children="strict"), sampler=StrictSampler(1.0), half_precision=False
+        grows=growing(children="strict"),
+        sampler=StrictSampler(1.0, adapt=False, gap_units=False),
+        half_precision=False,
     )
     batches, collect = [], world.collect
     world.collect = lambda node, level: batches.append(collect(node, level)) or batches[-1]
@@ -303,6 +305,19 @@ def test_strict_children_are_consistent_with_all_their_ancestors():
                 actions.append(action)
         assert consistent(np.array(blocks), np.array(actions)).outcome is Consistency.CONSISTENT
     assert len({tuple(np.concatenate(node.history)) for node in tree.frontier}) > 1
+
+
+@pytest.mark.parametrize(("gap_units", "greedy"), [(True, True), (False, False)])
+def test_strict_children_are_drawn_in_units_of_the_action_gap(gap_units, greedy):
+    """Action gaps of a millionth: what is cold beside them, and hot in units of Q."""
+    random = np.random.default_rng(0)
+    q_values = 1e-6 * random.permuted(np.tile([0.0, 1.0, 2.0], (20, 1)), axis=1)
+    features = random.normal(size=(20, 25))  # so many that all choices are consistent
+    birth = Birth(None, Kind.EXPANSION, 0)
+    nothing = np.zeros((0, 25)), np.zeros(0, int)
+    sampler = StrictSampler(0.01, adapt=False, gap_units=gap_units)
+    drawn = sampler(birth, jax.random.key(0), q_values, features, nothing)
+    assert (drawn == q_values.argmax(axis=1)).all() == greedy
 
 
 class FourState(Batches):
