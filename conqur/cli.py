@@ -4,12 +4,13 @@ import contextlib
 import dataclasses
 import inspect
 import io
+import os
 import re
 import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import groupby
 from typing import Any
@@ -23,6 +24,9 @@ from conqur.commands import COMMANDS
 from conqur.commands.support import UsageError
 from conqur.runs.files import RunError
 
+INTERRUPTED = 130
+"""The exit status after Ctrl-C, as shells have it."""
+
 OVERVIEW = """usage: conqur COMMAND ...
 
 Diagnose and remove delusional bias in Q-learning.
@@ -33,8 +37,17 @@ conqur COMMAND --help explains a command. conqur --version prints the version;
 --debug, with any command, shows the traceback of an error.
 """
 
-PLAIN_WORDS = {
-    r"'None', |, 'None'": "",  # no choice of the user's, but how "not given" is kept
+
+def _one_of(found: re.Match[str]) -> str:
+    """Choices in order, and without the one that stands for "not given"."""
+    given, option, listed = found.groups()
+    names = sorted(name for name in re.findall(r"'([^']*)'", listed) if name != "None")
+    guess = did_you_mean(given, names)
+    return f"{option} must be one of {', '.join(names)}, got '{given}'{guess}"
+
+
+PLAIN_WORDS: dict[str, str | Callable[[re.Match[str]], str]] = {
+    r"invalid choice '(.*)' for argument '(\S+)'\. Expected one of \((.*)\)": _one_of,
     r"Error parsing (\S+): no type matching \{None\}\|INT .* from \[(.*)\]": (
         r"\1 must be a whole number, got \2"
     ),
@@ -56,7 +69,14 @@ PLAIN_WORDS = {
 
 def main() -> None:
     """Run the command line of this process and exit: 0 done, 1 the job failed, 2 wrong use."""
-    sys.exit(run(sys.argv[1:]))
+    status = run(sys.argv[1:])
+    if status == INTERRUPTED:
+        # At once: threads that still compile or compute would crash when their memory is taken.
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -79,7 +99,7 @@ def run(arguments: Sequence[str]) -> int:
         return stop.code if isinstance(stop.code, int) else 1
     except KeyboardInterrupt:
         _complain("interrupted")
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:  # whoever was reading has stopped, as `| head` does
         sys.stdout = None
         return 1
@@ -167,7 +187,8 @@ def parse(arguments: Sequence[str]) -> Any:
     except SystemExit as stop:
         if not stop.code:
             raise
-        body = messages.getvalue().splitlines()[1:]  # below the title
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", messages.getvalue())  # no colours, as on terminals
+        body = plain.splitlines()[1:]  # below the title
         lines = [line.strip("│| ") for line in body]
         parts = groupby(lines, key=lambda line: not line.strip("─╰╯-+"))  # rules between them
         groups = [list(part) for is_rule, part in parts if not is_rule]

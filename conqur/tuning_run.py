@@ -9,7 +9,7 @@ from typing import Any
 
 from conqur._programs import keep_programs
 from conqur.handing_back import finish
-from conqur.runs import Checkpoint, RunDirectory, stop_requested
+from conqur.runs import Checkpoint, RunDirectory, StopRequest, stop_requested
 from conqur.search.choosing import forget
 from conqur.search.node import Tree
 from conqur.search.records import (
@@ -87,6 +87,8 @@ def run_tuning(
     saved, last_save = tree.level if checkpoint else -1, clock.monotonic()
     started = clock.monotonic() - records.seconds
     with stop_requested(STOPPING) as stop:
+        # On a screen that is drawn anew the answer would be gone.
+        announce = _with_answer(announce, stop)
         tuning.watch(announce, f"level {tree.level + 1}: playing with nodes")
         for tree in tuning.search(begun):
             records.after(tree)
@@ -111,6 +113,11 @@ def run_tuning(
     run.write_file(SUMMARY, (json.dumps(summary, indent=2) + "\n").encode())
     forget(run)
     return Found(tree.level, summary, None)
+
+
+def _with_answer(announce: Callable[[str], None], stop: StopRequest) -> Callable[[str], None]:
+    """Announcements that begin with the answer to Ctrl-C, once that was asked."""
+    return lambda words: announce(f"{STOPPING} ({words})" if stop else words)
 
 
 def _frames_per_step(tuning: Tuning) -> int:

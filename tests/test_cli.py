@@ -1,10 +1,13 @@
 """The command line, run as people run it."""
 
+import contextlib
 import dataclasses
 import json
 import os
+import pty
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import tomllib
@@ -96,6 +99,43 @@ def test_help_teaches(capsys, command, monkeypatch):
         assert "Examples:" in out
 
 
+def on_a_terminal(*arguments, interrupt=""):
+    """The status of `conqur` on a terminal of its own, and what it says there.
+
+    Ctrl-C is pressed once it says `interrupt`.
+    """
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "conqur", *arguments]
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    )
+    os.close(theirs)
+    said = ""
+    with contextlib.suppress(OSError):  # the terminal is gone with the process
+        while found := os.read(ours, 4096):
+            said += found.decode(errors="replace")
+            if interrupt and interrupt in said:
+                os.killpg(process.pid, signal.SIGINT)
+                interrupt = ""
+    os.close(ours)
+    return process.wait(), said
+
+
+@pytest.mark.parametrize(
+    "arguments", [("tune", "--prset", "x"), ("tune", "--levels", "abc"), ("diagnose",)]
+)
+def test_a_terminal_shows_the_sentence_that_a_file_has(arguments, capsys):
+    status, said = on_a_terminal(*arguments)
+    assert cli.run(arguments) == status == 2
+    assert said.replace("\r", "") == capsys.readouterr().err
+
+
+def test_ctrl_c_while_something_computes_is_no_crash():
+    status, said = on_a_terminal("demo", interrupt="Q-learning")
+    assert status == 130
+    assert "conqur: interrupted" in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -116,7 +156,14 @@ def test_help_teaches(capsys, command, monkeypatch):
         (["train", "x", "--steps", "y"], "--steps must be a whole number, got 'y'"),
         (["train", "x", "--discount", "y"], "--discount must be a number, got 'y'"),
         (["train", "x", "--penalty-weight", "y"], "--penalty-weight must be numbers, got 'y'"),
-        (["train", "x", "--loss", "y"], "invalid choice 'y' for argument '--loss'"),
+        (
+            ["train", "x", "--loss", "y"],
+            "--loss must be one of huber, squared, got 'y' (see conqur",
+        ),
+        (
+            ["tune", "x", "--preset", "tunde"],
+            "paper-8, quick, tuned, got 'tunde'; did you mean tuned?",
+        ),
         (["evaluate", "x", "--epsilon", "y"], "--epsilon must be a number, got 'y'"),
         (["demo", "--seed", "-1"], "--seed must be a whole number of at least 0"),
         (["demo", "--output", "/nowhere/page.html"], "there is no folder /nowhere"),

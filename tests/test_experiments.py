@@ -1,6 +1,7 @@
 """The scripts behind results/, as small as can be."""
 
 import importlib.util
+import json
 from pathlib import Path
 
 import pytest
@@ -34,13 +35,13 @@ def test_heads_are_held_near_the_checkpoint_s(monkeypatch, tmp_path, capsys):
     settings = holding.tune_config
 
     def small(*given, **changes):
-        return settings(
-            *given, **changes, levels=2, transitions=320, updates=60, nodes=2, expanded=1
-        )
+        few = {"transitions": 320, "updates": 60, "nodes": 2, "expanded": 1}
+        return settings(*given, **{"levels": 2} | changes | few)
 
     monkeypatch.setattr(holding, "tune_config", small)
     runs = [(10, "Breakout", ("ρ", weight)) for weight in (0.0, 100.0)]
-    for name, value in {"EPISODES": 2, "STATES": 640, "RUNS": runs}.items():
+    few = {"EPISODES": 2, "STATES": 640, "RUNS": runs, "GAMES": ("Breakout",), "OTHERS": ()}
+    for name, value in few.items():
         monkeypatch.setattr(holding, name, value)
     monkeypatch.setattr("sys.argv", ["holding.py", "--output", str(tmp_path)])
     holding.main()
@@ -48,6 +49,9 @@ def test_heads_are_held_near_the_checkpoint_s(monkeypatch, tmp_path, capsys):
     assert 0 < held.distance < free.distance
     assert free.checkpoint == held.checkpoint
     assert all(0 <= run.changed <= 1 for run in found)
+    _, warm, cold = (tmp_path / "sampled.csv").read_text().split()
+    assert float(warm.split(",")[-1]) < 0.6 < 0.8 < float(cold.split(",")[-1])
+    assert json.loads((tmp_path / "made_with.json").read_text())["commit"] == free.commit
     drawn = (tmp_path / "distances.svg").read_text()
     assert drawn.count("<title>Breakout-10, ") == 2
     capsys.readouterr()

@@ -210,6 +210,11 @@ def test_gains_in_the_readme_are_those_of_the_results():
         gains = [by_settings[settings][network]["gain"] for network in networks]
         cells = " | ".join(f"{gain:+.1f}" for gain in (*gains, np.mean(gains)))
         assert f"| {name} | {cells} |" in text
+    frames = [
+        sum(by_settings[name][network]["frames_played"] for network in networks)
+        for name in ("random, 0.3 gaps", "multi-DQN (independent, λ = 0)")
+    ]
+    assert f"with {frames[0] / frames[1]:.1f} times the frames of multi-DQN" in words("README.md")
     begun = " | ".join(f"{found[0]['gains'][n]['checkpoint']:.1f}" for n in networks)
     assert f"| checkpoint | {begun} | |" in text
 
@@ -482,6 +487,9 @@ def test_what_is_told_of_low_temperatures_is_what_came_out():
     warm, cold = ([share for tau, share in rows if tau == own] for own in (1.0, 0.001))
     assert f"are greedy: {min(cold):.0f} to {max(cold):.0f} %, where with τ = 1 it is " in told
     assert f"with τ = 1 it is {min(warm):.0f} to {max(warm):.0f} %" in told
+    shown = dict(zip(("SpaceInvaders", "Freeway", *holding["OTHERS"]), warm, strict=True))
+    shares = f"{shown['Breakout']:.0f} % (Breakout) and {shown['Asterix']:.0f} % (Asterix)"
+    assert f"{shares} of the sampled choices are greedy" in words("README.md")
     games = (*holding["GAMES"], *holding["OTHERS"])
     kept = [100 * (1 - means[game, "τ", 0.001].changed) for game in games]
     assert f"leaves {min(kept):.0f} to {max(kept):.0f} % of greedy actions as they were" in told
@@ -498,3 +506,14 @@ def test_what_is_told_of_low_temperatures_is_what_came_out():
         ours, free = means[game, "λ", 10.0], means[game, "ρ", 0.0]
         assert ours.distance > free.distance
         assert ours.score < 1
+    shown = (
+        "in Seaquest {:.2f} ({:.2f} to {:.2f}), where those without have {:.2f} ({:.2f} to {:.2f})"
+    )
+    assert shown.format(*ours[4:7], *free[4:7]) in told  # the last of them
+    cold = [means[game, "τ", 0.001] for game in holding["OTHERS"]]
+    assert "it is {:.2f}, {:.2f} and {:.2f}, in none".format(*(mean.score for mean in cold)) in told
+    assert all(mean.low < 1 < mean.high for mean in cold)
+    seaquest = [
+        r for r in runs if r.network.startswith("Seaquest") and (r.arm, r.weight) == ("ρ", 0)
+    ]
+    assert all(run.commit and run.score / run.checkpoint > 0.6 for run in seaquest)

@@ -23,6 +23,7 @@ from conqur.commands.support import (
     network_name,
     option,
     say,
+    say_how_it_sees,
 )
 from conqur.runs.layout import CONFIG, EVALUATION
 
@@ -98,6 +99,8 @@ class Evaluate:
         if self.keep:
             self._check_kept(networks)
         place = arena(networks, self.env, sticky=self.sticky, preprocessing=self.preprocessing)
+        if not self.json and self.preprocessing is None:
+            say_how_it_sees(place)
         episodes, frames = self.episodes, self.frames
         if episodes is None and frames is None:
             episodes, frames = (None, 500_000) if place.is_atari else (100, None)

@@ -114,11 +114,16 @@ class _Told:
 
 
 def _told(folders: tuple[Path, ...]) -> _Told:
+    from conqur.runs.layout import CONFIG
     from conqur.suite.results import is_study, read_results, read_runs
 
     studies = [folder for folder in folders if is_study(folder)]
     if studies and len(folders) > 1:
         raise UsageError(f"{studies[0]} is a study: report on it alone")
+    if len(folders) == 1 and not (folders[0] / CONFIG).exists() and not studies:
+        inside = sorted(path.parent.name for path in folders[0].glob(f"*/{CONFIG}"))
+        if inside:
+            raise UsageError(f"{folders[0]} is a folder of runs: name one, such as {inside[0]}")
     if len(folders) == 1 and not studies and not _trains(folders[0]):
         return _tuning_run(folders[0])
 

@@ -6,12 +6,15 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from conqur._messages import printable, stderr_console
 from conqur._messages import warn as warn
+
+if TYPE_CHECKING:
+    from conqur.pretrained.playing import Arena
 
 
 class UsageError(Exception):
@@ -58,6 +61,15 @@ def as_typed(text: str, options: Mapping[str, str]) -> str:
 def say(line: str) -> None:
     """Say in one line, on stderr, what is good to know."""
     stderr_console().print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def say_how_it_sees(place: "Arena") -> None:
+    """Say which preprocessing of an Atari game is taken where a network's file names none."""
+    if place.is_atari and not all(network.preprocessing for network in place.networks):
+        say(
+            f"Its file does not say how it sees the game: preprocessing {place.preprocessing_name} "
+            "is assumed (conqur evaluate --preprocessing tries others)."
+        )
 
 
 @contextlib.contextmanager

@@ -211,7 +211,9 @@ class Train:
                     raise RunError(as_typed(str(error), OPTIONS)) from None
                 if not self.json:
                     say(header(config, "settings of the run", self.run_dir))
-                    if isinstance(trainer, HostTrainer):
+                    if (run.last_step or 0) >= config.steps:
+                        say("The run has all its steps: --steps with a larger number goes on.")
+                    elif isinstance(trainer, HostTrainer):
                         say("Games are first played again up to where they were.")
                 outcome = run_training(trainer, run, checkpoint, warn=warn, **self._how_to_run())
         return self.run_dir, config, outcome

@@ -12,7 +12,16 @@ import tyro
 
 from conqur.commands.network_files import one_network
 from conqur.commands.starting import free_folder, is_code, other_folder
-from conqur.commands.support import Flag, UsageError, as_typed, named_as_typed, option, say, warn
+from conqur.commands.support import (
+    Flag,
+    UsageError,
+    as_typed,
+    named_as_typed,
+    option,
+    say,
+    say_how_it_sees,
+    warn,
+)
 from conqur.pretrained.bundle import DEFAULT
 
 if TYPE_CHECKING:
@@ -235,6 +244,8 @@ class Tune:
                     if before is not None and self.run_dir is None:
                         say(other_folder("tune", before, folder))
                     say(_header(config, f"preset {self.preset or 'quick'}", folder))
+                    if tuning.place is not None:
+                        say_how_it_sees(tuning.place)
                 self._warn_of_what_is_not_learned(config)
                 if original is not None and network.format != "conqur":
                     keep_original(run, original)
@@ -309,8 +320,10 @@ class Tune:
                     save_every=self.save_every,
                 )
         except KeyboardInterrupt:  # the second one, or one while the best node is chosen
-            saved = "Nothing" if run.last_step is None else f"Level {run.last_step}"
-            say(f"{saved} was saved last. Go on with: {_resume(run.path)}")
+            if run.last_step is None:
+                say(f"No level was saved yet. Begin again in its folder with: {_resume(run.path)}")
+            else:
+                say(f"Level {run.last_step} was saved last. Go on with: {_resume(run.path)}")
             raise
 
     def _network(self) -> "tuple[Path | None, Pretrained]":

@@ -42,7 +42,12 @@ def with_interval(found: Estimate) -> str:
 def headline(diagnosis: Diagnosis) -> str:
     """The answer in one sentence."""
     found = [each.satisfiable for each in diagnosis.plain.findings]
-    return together(found, "the choices behind its labels")
+    if not found[0].telling:
+        return "Too few states to tell whether the choices behind its labels can hold together"
+    answer = together(found, "the choices behind its labels")
+    if all(each.union is Consistency.CONSISTENT for each in found):
+        answer += f"; its policy breaks {percent(diagnosis.plain.broken.mean)}"
+    return answer
 
 
 def together(found: Sequence[Satisfiable], choices: str) -> str:
@@ -76,6 +81,7 @@ def summary(diagnosis: Diagnosis) -> str:
         f"{percent(plain.churn.mean)} of all decisions; noise of 1 % on the last layer would "
         f"change {percent(flipped)}. {_earned(plain.balance, penalised.balance)}"
         f"{'' if first.telling else ' ' + too_few(first)}"
+        f"{'' if config.seeds > 1 else ' This is one repetition: differences may be chance.'}"
     )
 
 

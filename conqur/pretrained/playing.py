@@ -59,9 +59,11 @@ class Arena:
             wanted = network.architecture
             if wanted.actions != len(spec.actions):
                 environment.close()
+                known = network.environment not in ("", self.name)
+                hint = f"it was trained on {network.environment}" if known else "name another"
                 raise ValueError(
                     f"the network chooses among {wanted.actions} actions, but {self.name} has "
-                    f"{len(spec.actions)}: name the environment it was made for with --env"
+                    f"{len(spec.actions)}: {hint} (--env)"
                 )
             if wanted.observation_shape != spec.observation_shape:
                 environment.close()

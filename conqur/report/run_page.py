@@ -93,13 +93,13 @@ def verdict(summary: Summary) -> str:
     known = low is not None and high is not None
     spread = f" (95 % interval {low:+.2f} to {high:+.2f})" if known else ""
     compared = (
-        f"Node {chosen.node} was best of {summary.candidates or 'all'} that were played again. On "
-        f"{chosen.episodes} fresh starts the checkpoint scores {checkpoint.mean:.2f} and node "
-        f"{chosen.node} {chosen.mean:.2f}: {chosen.gain:+.2f}{spread}."
+        f"Of {summary.candidates or 'all'} nodes that were played again node {chosen.node} was "
+        f"best. On {chosen.episodes} fresh starts the checkpoint scores {checkpoint.mean:.2f} and "
+        f"node {chosen.node} {chosen.mean:.2f}: {chosen.gain:+.2f}{spread}."
     )
     if summary.kept_checkpoint:
         chance = chosen.gain > 0 or (high is not None and high > 0)
-        reason = "That may be chance" if chance else "No node is better"
+        reason = "That may be chance" if chance else "That is no gain"
         return f"{compared} {reason}: the checkpoint itself is handed back."
     return f"{compared} Node {chosen.node} is handed back."
 

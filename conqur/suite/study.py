@@ -322,4 +322,4 @@ def _name(*parts: str) -> str:
 
 
 def _compiles(game: str) -> bool:
-    return game.startswith(("jax:", "minatar")) or game.lower().startswith("minatar")
+    return game.startswith("jax:") or game.lower().startswith("minatar")

@@ -157,7 +157,7 @@ def test_the_same_progress_is_not_said_twice(conqur, cartpole):
 
 
 WRONG = [
-    ("--env Acrobot-v1", "chooses among 2 actions, but Acrobot-v1 has 3: name the environment"),
+    ("--env Acrobot-v1", "chooses among 2 actions, but Acrobot-v1 has 3: it was trained on"),
     ("--env MinAtar/Pong", "there is no MinAtar game 'MinAtar/Pong'"),
     ("--episodes 0", "--episodes must be a whole number of at least 1, got 0"),
     ("--frames 0", "--frames must be a whole number of at least 1, got 0"),

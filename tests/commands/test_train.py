@@ -204,6 +204,9 @@ def test_steps_are_those_asked_for_and_may_be_raised(conqur, tmp_path, kind):
     assert logged_steps(folder) == [80, 160, 240, 320]
     assert results(folder) == results(whole)
     assert json.loads((folder / "config.json").read_text())["steps"] == 320
+    status, _, err = conqur("train", *again)
+    assert "The run has all its steps: --steps with a larger number goes on." in err
+    assert results(folder) == results(whole)
 
 
 def logged_steps(folder):
@@ -361,7 +364,7 @@ WRONG = [
     ("CartPole-v1 --save-every 0", "--save-every must be above 0 seconds, got 0"),
     ("CartPole-v1 --save-every nan", "--save-every must be above 0 seconds, got nan"),
     ("CartPole-v1 --steps x", "--steps must be a whole number, got 'x'"),
-    ("CartPole-v1 --algorithm sarsa", "invalid choice 'sarsa' for argument '--algorithm'"),
+    ("CartPole-v1 --algorithm sarsa", "--algorithm must be one of ddqn, dqn, got 'sarsa'"),
     ("CartPole-v1 --preprocessing nature", "--preprocessing is for Atari games"),
     ("CartPole-v1 --preset nature", "the --preset's network nature is not for CartPole-v1"),
     ("MinAtar/Breakout --preset nature", "are too small for a nature body"),

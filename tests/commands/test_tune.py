@@ -156,7 +156,7 @@ def test_what_was_evaluated_before_all_diverged_may_still_be_handed_back(
     if evaluated:
         assert summary["chosen"]["node"] > 0
         assert summary["chosen_by_score"] is rows[0].score_by_score is None
-        assert f"Node {summary['chosen']['node']} was best of" in page
+        assert f"played again node {summary['chosen']['node']} was best" in page
     else:
         assert (summary["candidates"], summary["handed_back"]) == (0, "checkpoint")
         assert "All nodes diverged" in page
@@ -320,7 +320,7 @@ def test_what_is_no_better_than_the_checkpoint_is_not_handed_back(network, tmp_p
     folder = tmp_path / "run"
     status, out, _ = conqur("tune", network, *TINY, "--updates", "0", "--run-dir", folder)
     assert status == 0
-    assert "No node is better: the checkpoint itself is handed back" in out
+    assert "That is no gain: the checkpoint itself is handed back" in out
     best, checkpoint = load(folder / "networks" / "best.safetensors"), load(network)
     np.testing.assert_array_equal(best.regressor.head.weight, checkpoint.regressor.head.weight)
     assert best.origin["tuned"] == "checkpoint"

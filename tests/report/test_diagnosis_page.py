@@ -124,7 +124,7 @@ def test_repetitions_that_came_out_differently():
     [
         (
             replace(CAN, contradictory=0, found=1.0, bound=1.0, resolved=CONSISTENT),
-            "One head could make all choices behind its labels",
+            "One head could make all choices behind its labels; its policy breaks ",
             "One head could keep all of them.",
         ),
         (
@@ -141,7 +141,7 @@ def test_repetitions_that_came_out_differently():
 )
 def test_other_outcomes(can, title, sentence):
     changed = measured(can)
-    assert headline(changed) == title
+    assert headline(changed).startswith(title)
     assert sentence in summary(changed)
     assert proofs(can) in text(render(changed, "x"))
 
@@ -151,6 +151,7 @@ def test_too_few_states_are_told(diagnosis):
     few = measured(replace(CAN, distinct=399))
     assert "Too few states to tell: there are 399 different ones for 40" in text(render(few, "x"))
     assert "Too few states" in summary(few)
+    assert headline(few).startswith("Too few states to tell")
 
 
 def test_what_is_not_known_is_left_out(diagnosis):

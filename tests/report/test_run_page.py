@@ -310,7 +310,7 @@ def test_a_line_that_was_cut_off_is_left_out(tmp_path):
 def test_summaries_of_older_runs_can_be_told():
     summary = json.loads((REAL / "summary.json").read_text())
     summary.pop("candidates", None)
-    assert "best of all that were played again" in verdict(summary_of(summary))
+    assert "Of all nodes that were played again" in verdict(summary_of(summary))
     summary["chosen"]["gain_interval"] = [None, None]  # of a single start
     assert "interval" not in verdict(summary_of(summary))
 

@@ -459,6 +459,9 @@ def test_what_is_not_there_is_said_in_one_sentence(folder, conqur, tmp_path):
     complains("has no rows", folder)
     (folder / RESULTS).write_text("no table")
     complains("is no table of a study", folder)
+    (tmp_path / "many" / "one").mkdir(parents=True)
+    (tmp_path / "many" / "one" / "config.json").write_text("{}")
+    complains("is a folder of runs: name one, such as one", tmp_path / "many")
     empty = tmp_path / "begun"
     (empty / "runs").mkdir(parents=True)
     told = json.dumps(["a", ["train"], {"game": "g", "algorithm": "dqn", "preset": ""}, 3])
