@@ -303,13 +303,13 @@ class Tune:
                 return self.run_dir, self._search(tuning, run, checkpoint)
 
     def _search(self, tuning: "Tuning", run: Any, checkpoint: Any) -> "Found":
-        from conqur.search.display import display
+        from conqur.search.display import Shown, display
         from conqur.tuning_run import run_tuning
 
         config = tuning.config
-        by_rollouts = config.scoring == "rollouts"
+        seen = Shown(config.levels, config.scoring == "rollouts", config.updates > 0)
         try:
-            with display(config.levels, by_rollouts=by_rollouts, quiet=self.json) as shown:
+            with display(seen, quiet=self.json) as shown:
                 return run_tuning(
                     tuning,
                     run,

@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -19,6 +19,37 @@ EVERY = 5.0
 """Seconds between lines where there is no terminal."""
 
 
+class Shown(NamedTuple):
+    """What there is to see of a search.
+
+    Attributes:
+        levels: of the search.
+        by_rollouts: scores are what nodes gained on the checkpoint, with the sign changed.
+        learns: nodes are trained on labels.
+    """
+
+    levels: int
+    by_rollouts: bool
+    learns: bool
+
+    def gist(self, found: dict[str, Any]) -> str:
+        """What a level was like, in a few words."""
+        if not self.learns:
+            return f"{found['churn']:.1%} of decisions changed"
+        return (
+            f"action gap {found['gap']:.3g}, churn {found['churn']:.1%}, "
+            f"greedy labels {found['greedy']:.0%}"
+        )
+
+    def score_name(self) -> str:
+        """What a node is compared by, in words."""
+        return "gain on the checkpoint" if self.by_rollouts else "loss (less is better)"
+
+    def score(self, node: Node) -> str:
+        """By how much."""
+        return f"{0.0 - node.score:+.2f}" if self.by_rollouts else f"{node.score:.5g}"
+
+
 class Display:
     """Shows nothing."""
 
@@ -32,17 +63,17 @@ class Display:
 class Lines(Display):
     """A line now and then."""
 
-    def __init__(self, console: Console, levels: int, *, by_rollouts: bool) -> None:
-        self._console, self._levels, self._by_rollouts = console, levels, by_rollouts
+    def __init__(self, console: Console, shown: Shown) -> None:
+        self._console, self._shown = console, shown
         self._last = -EVERY
 
     def level(self, tree: Tree, found: dict[str, Any]) -> None:
         """Say how far it is."""
         best = top(tree.frontier, 1)[0]
-        words = f"best {_score_name(self._by_rollouts)} {_score(best, self._by_rollouts)}"
+        shown = self._shown
         self.announce(
-            f"level {tree.level} of {self._levels}: {len(tree.frontier)} nodes, {words}, "
-            f"{_gist(found)}"
+            f"level {tree.level} of {shown.levels}: {len(tree.frontier)} nodes, "
+            f"best {shown.score_name()} {shown.score(best)}, {shown.gist(found)}"
         )
 
     def announce(self, words: str) -> None:
@@ -56,8 +87,8 @@ class Lines(Display):
 class Screen(Display):
     """A bar, and below it the frontier's best nodes."""
 
-    def __init__(self, live: Live, levels: int, *, by_rollouts: bool) -> None:
-        self._live, self._by_rollouts = live, by_rollouts
+    def __init__(self, live: Live, shown: Shown) -> None:
+        self._live, self._shown = live, shown
         self._progress = Progress(
             TextColumn("level"),
             MofNCompleteColumn(),
@@ -65,14 +96,14 @@ class Screen(Display):
             TimeRemainingColumn(),
             TextColumn("{task.description}"),
         )
-        self._task = self._progress.add_task("starting", total=levels)
+        self._task = self._progress.add_task("starting", total=shown.levels)
         self._table: Any = ""
         self._draw()
 
     def level(self, tree: Tree, found: dict[str, Any]) -> None:
         """Draw anew."""
-        self._progress.update(self._task, completed=tree.level, description=_gist(found))
-        self._table = frontier_table(tree, by_rollouts=self._by_rollouts)
+        self._progress.update(self._task, completed=tree.level, description=self._shown.gist(found))
+        self._table = frontier_table(tree, self._shown)
         self._draw()
 
     def announce(self, words: str) -> None:
@@ -85,53 +116,37 @@ class Screen(Display):
 
 
 @contextlib.contextmanager
-def display(levels: int, *, by_rollouts: bool, quiet: bool) -> Iterator[Display]:
+def display(shown: Shown, *, quiet: bool) -> Iterator[Display]:
     """What a search is shown with: a screen, lines or nothing, on stderr.
 
     Args:
-        levels: of the search.
-        by_rollouts: scores are what nodes gained on the checkpoint, with the sign changed.
+        shown: what there is to see.
         quiet: show nothing.
     """
     console = stderr_console()
     if quiet:
         yield Display()
     elif not console.is_terminal:
-        yield Lines(console, levels, by_rollouts=by_rollouts)
+        yield Lines(console, shown)
     else:
         with Live(console=console, refresh_per_second=4) as live:
-            yield Screen(live, levels, by_rollouts=by_rollouts)
+            yield Screen(live, shown)
 
 
-def frontier_table(tree: Tree, *, by_rollouts: bool) -> Table:
+def frontier_table(tree: Tree, shown: Shown) -> Table:
     """The frontier's best nodes."""
-    numbers = () if by_rollouts else ("Bellman error", "penalty")
+    labels = ("labels",) if shown.learns else ()
+    numbers = () if shown.by_rollouts else ("Bellman error", "penalty")
     table = Table(box=None, pad_edge=False)
-    for column in ("node", "parent", "labels", _score_name(by_rollouts), *numbers):
+    for column in ("node", "parent", *labels, shown.score_name(), *numbers):
         table.add_column(column, justify="right")
     nodes = top(tree.frontier, SHOWN)
     for node in nodes:
-        more = () if by_rollouts else (f"{node.bellman:.5g}", f"{node.penalty:.5g}")
-        score = _score(node, by_rollouts)
-        table.add_row(str(node.id), str(node.parent), node.assigned_how, score, *more)
-    rest = len(tree.frontier) - len(nodes)
-    if rest or len(tree.pool) > len(tree.frontier):
-        waiting = len(tree.pool) - len(tree.frontier)
-        table.add_row("", "", f"{rest} more, {waiting} wait", "", *("" for _ in numbers))
+        how = (node.assigned_how,) if shown.learns else ()
+        more = () if shown.by_rollouts else (f"{node.bellman:.5g}", f"{node.penalty:.5g}")
+        table.add_row(str(node.id), str(node.parent), *how, shown.score(node), *more)
+    rest, waiting = len(tree.frontier) - len(nodes), len(tree.pool) - len(tree.frontier)
+    if rest or waiting:
+        table.caption = f"{rest} more in the frontier, {waiting} wait in the pool"
+        table.caption_justify = "left"
     return table
-
-
-def _score_name(by_rollouts: bool) -> str:
-    """What a node is compared by, in words."""
-    return "gain on the checkpoint" if by_rollouts else "loss (less is better)"
-
-
-def _score(node: Node, by_rollouts: bool) -> str:
-    return f"{0.0 - node.score:+.5g}" if by_rollouts else f"{node.score:.5g}"
-
-
-def _gist(found: dict[str, Any]) -> str:
-    return (
-        f"action gap {found['gap']:.3g}, churn {found['churn']:.1%}, "
-        f"greedy labels {found['greedy']:.0%}"
-    )
