@@ -363,7 +363,7 @@ def _apart() -> Claim:
     return Claim(
         "the same: with its parts apart, and beside random children",
         "–",
-        "the penalty without the search does no harm; random children gain more by rollouts",
+        "the penalty without the search moves the mean little; random children gain more",
         "MinAtar, 25 other networks (14 for random children), 8 nodes",
         "the node that the loss chooses gains "
         + ", ".join(f"{_told(found)} ({name})" for name, found in by_loss.items())
@@ -471,6 +471,24 @@ def random_children() -> dict[str, Gain]:
         name: against(ours, (row for row in rows if row.network in networks))
         for name, rows in arms.items()
     }
+
+
+def apart_tables() -> tuple[str, str]:
+    """The penalty and the search apart, for results/search.md: over all games, and by game."""
+    arms, gains = arms_of(_study("minatar_no_search")[0]), gains_apart()
+    lines = ["| | chosen by rollouts | chosen by the loss |", "|---|---:|---:|"]
+    for name in sorted(arms):
+        cells = (_told(gains[name, by]) for by in ("play", "loss"))
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    by_game = [f"| chosen by the loss | checkpoint | {' | '.join(sorted(arms))} |"]
+    by_game.append(f"|---|{'---:|' * (1 + len(arms))}")
+    for game in sorted({row.game for rows in arms.values() for row in rows}):
+        own = {name: [row for row in arms[name] if row.game == game] for name in sorted(arms)}
+        before = statistics.mean(row.checkpoint or 0.0 for row in own["multi-DQN"])
+        after = (statistics.mean(row.gain for row in _by(rows, "loss")) for rows in own.values())
+        cells = (f"{score:.1f}" for score in (before, *(before + gain for gain in after)))
+        by_game.append(f"| {game.removeprefix('MinAtar/')} | {' | '.join(cells)} |")
+    return with_minus("\n".join(lines)), "\n".join(by_game)
 
 
 def gains_apart() -> dict[tuple[str, str], Gain]:

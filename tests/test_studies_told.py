@@ -402,20 +402,21 @@ def test_the_penalty_without_the_search_is_told_as_it_came_out():
     claims = runpy.run_path(str(ROOT / "experiments/claims.py"))
     found = words("results")
     results, _ = study("minatar_no_search")
-    assert (results.done, results.runs) == (100, 100)
-    arms, gains = claims["arms_of"](results), claims["gains_apart"]()
-    names = ["ConQUR, λ = 10", "multi-DQN", *(f"penalty without search, λ = {w}" for w in (1, 10))]
-    for name in names:
-        cells = (claims["with_minus"](claims["_told"](gains[name, by])) for by in ("play", "loss"))
-        assert f"| {name} | {' | '.join(cells)} |" in claims["with_minus"](found)
-    for game in {row.game for row in results.rows}:
-        of_game = {n: [row for row in rows if row.game == game] for n, rows in arms.items()}
-        before = statistics.mean(row.checkpoint for row in of_game[names[-1]])
-        after = [
-            before + statistics.mean(row.gain_by_score for row in of_game[name]) for name in names
-        ]
-        cells = " | ".join(f"{score:.1f}" for score in (before, *after))
-        assert f"| {game.removeprefix('MinAtar/')} | {cells} |" in found
+    assert results.done == results.runs == 125
+    for table in claims["apart_tables"]():
+        assert table in text("results")
+    arms = claims["arms_of"](results)
+    one, ten = (arms[f"penalty without search, λ = {weight}"] for weight in (1, 10))
+    for rows in (one, ten):
+        parts = [100 * row.gain_by_score / row.checkpoint for row in rows]
+        assert f"{min(parts):.0f} to {max(parts):+.0f} %".replace("-", "−") in found
+        freeway = [row for row in rows if row.game == "MinAtar/Freeway"]
+        assert all(row.gain_by_score / row.checkpoint > -0.05 for row in freeway)
+    space = [row for row in one if row.game == "MinAtar/SpaceInvaders"]
+    assert sum(row.gain_by_score / row.checkpoint < -0.4 for row in space) == 2
+    for rows in (one, ten):
+        behind = claims["against"](arms["multi-DQN"], rows)
+        assert f"{behind.value:.2f} ({behind.low:.2f} to {behind.high:.2f})" in found
 
 
 def test_the_first_runs_on_atari_are_told_as_they_came_out():
