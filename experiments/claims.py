@@ -5,30 +5,40 @@
 The verdicts are ours; every number is read, and what the words say of the numbers is asserted.
 """
 
-import csv
 import itertools
 import json
-import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from conqur.report.exhibits import Exhibit, Gain
+from measured import (
+    RESULTS,
+    WEIGHTS,
+    against,
+    arms_of,
+    both,
+    by_own_score,
+    chosen_by,
+    gain,
+    gains_apart,
+    lead_with,
+    random_children,
+    rows_of,
+    runs,
+    study,
+    told,
+    with_minus,
+)
+
+from conqur.report.exhibits import Exhibit
 from conqur.report.learning import last_returns
 from conqur.report.paper_tables import SCORING, paper_table
-from conqur.report.search_exhibits import lead
-from conqur.report.search_settings import Arm, settings_of, with_diverged
-from conqur.report.study_page import study_exhibits
 from conqur.report.trained_runs import read_curves
-from conqur.statistics import difference, student_interval
-from conqur.suite.results import Results, read_results
+from conqur.statistics import difference
 from conqur.suite.tables import Tuned
 
-RESULTS = Path(__file__).parent.parent / "results"
 ALGORITHMS = ("DQN", "DDQN")
-WEIGHTS = ("1", "10", "100", "1,000")
 
 
 class Claim(NamedTuple):
@@ -46,7 +56,7 @@ def claims() -> list[Claim]:
 
 
 def _exact() -> Iterable[Claim]:
-    ends = [row for row in _csv("appendix_a/ends.csv") if row["discount"] == "1.0"]
+    ends = [row for row in rows_of("appendix_a/ends.csv") if row["discount"] == "1.0"]
     uniform, greedier = (
         [row["value"] for row in ends if row["setting"] == f"ε = {epsilon}"]
         for epsilon in ("1", "0.2")
@@ -61,7 +71,7 @@ def _exact() -> Iterable[Claim]:
         f"{greedier.count('0.3')} with ε = 0.2",
     )
     limit = [
-        row for row in _csv("exactness/limit.csv") if 10 <= float(row["penalty_weight"]) <= 1e3
+        row for row in rows_of("exactness/limit.csv") if 10 <= float(row["penalty_weight"]) <= 1e3
     ]
     assert all(float(row["broken"]) == 0 for row in limit)
     apart = max(float(row["apart"]) for row in limit)
@@ -73,7 +83,7 @@ def _exact() -> Iterable[Claim]:
         "with λ = 10 to 1,000 the penalised fit is the constrained one: Q-values differ by "
         f"{apart:.0e} at most (root mean square)",
     )
-    plain = [row for row in _csv("exactness/unions.csv") if float(row["penalty_weight"]) == 0]
+    plain = [row for row in rows_of("exactness/unions.csv") if float(row["penalty_weight"]) == 0]
     unkept = [100 * float(row["broken_at_least"]) for row in plain]
     broken = [100 * float(row["broken"]) for row in plain]
     assert min(unkept) > 0
@@ -89,7 +99,7 @@ def _exact() -> Iterable[Claim]:
 
 
 def _penalty() -> Iterable[Claim]:
-    results, shown = _study("minatar_penalty")
+    results, shown = study("minatar_penalty")
     table = shown["weights"]
     column = table.head.index("IQM")
     iqm = {row[:2]: row[column] for row in table.rows if row[1] != "0"}
@@ -114,7 +124,7 @@ def _penalty() -> Iterable[Claim]:
     assert iqm["DDQN", "0.5"].low < 1 < iqm["DDQN", "0.5"].high
     half = ", ".join(
         f"{name} wins {wins(name, [0.5])} of {len(games)} games and scores "
-        f"{_told(iqm[name, '0.5'])} of λ = 0"
+        f"{told(iqm[name, '0.5'])} of λ = 0"
         for name in ALGORITHMS
     )
     yield Claim(
@@ -183,12 +193,14 @@ def _on_atari() -> Claim:
 
 
 def _search() -> Iterable[Claim]:
-    results, shown = _study("minatar_search")
+    results, shown = study("minatar_search")
     arms = arms_of(results)
     multi, without = arms["multi-DQN"], arms["search without penalty"]
     ours = {weight: arms[f"ConQUR, λ = {weight}"] for weight in WEIGHTS}
     where = f"MinAtar, {len({row.network for row in results.rows})} networks"
-    play, loss = ({w: gain(_by(rows, by)) for w, rows in ours.items()} for by in ("play", "loss"))
+    play, loss = (
+        {w: gain(chosen_by(rows, by)) for w, rows in ours.items()} for by in ("play", "loss")
+    )
     assert all(found.low < 0 for found in play.values())
     assert play["1,000"].high < 0 > play["100"].high
     assert all(loss[weight].high < 0 for weight in WEIGHTS[1:])
@@ -198,13 +210,13 @@ def _search() -> Iterable[Claim]:
         "Sec. 4.2",
         "by little with λ = 1, if at all; larger weights make them worse",
         where,
-        f"mean gains in checkpoints: with λ = 1 {_told(play['1'])} if rollouts choose and "
-        f"{_told(loss['1'])} if the loss does, with λ = 10 {_told(play['10'])} and "
-        f"{_told(loss['10'])}; by the best of all evaluations (of 8 episodes, where the paper has "
+        f"mean gains in checkpoints: with λ = 1 {told(play['1'])} if rollouts choose and "
+        f"{told(loss['1'])} if the loss does, with λ = 10 {told(play['10'])} and "
+        f"{told(loss['10'])}; by the best of all evaluations (of 8 episodes, where the paper has "
         f"500k frames) λ = 10 gains {_by_evaluations(shown['over-checkpoint'])}",
     )
     behind, by_loss = (
-        {w: against(_by(rows, by), _by(multi, by)) for w, rows in ours.items()}
+        {w: against(chosen_by(rows, by), chosen_by(multi, by)) for w, rows in ours.items()}
         for by in ("play", "loss")
     )
     assert all(found.high < 0 for found in behind.values())
@@ -215,14 +227,14 @@ def _search() -> Iterable[Claim]:
         "Sec. 4.2",
         "not; with λ = 1 they are even if the loss chooses",
         where,
-        f"its lead is {_told(behind['10'])} checkpoints if rollouts choose and "
-        f"{_told(by_loss['10'])} if the loss does, that of λ = 1 {_told(behind['1'])} and "
-        f"{_told(by_loss['1'])}; by the best of all evaluations λ = 10 leads by "
+        f"its lead is {told(behind['10'])} checkpoints if rollouts choose and "
+        f"{told(by_loss['10'])} if the loss does, that of λ = 1 {told(behind['1'])} and "
+        f"{told(by_loss['1'])}; by the best of all evaluations λ = 10 leads by "
         f"{_by_evaluations(shown['over-multi-dqn'])}",
     )
     space, free = (
         {
-            name: gain([row for row in _by(rows, "loss") if row.game == f"MinAtar/{game}"])
+            name: gain([row for row in chosen_by(rows, "loss") if row.game == f"MinAtar/{game}"])
             for name, rows in {"10": ours["10"], "0": without}.items()
         }
         for game in ("SpaceInvaders", "Freeway")
@@ -235,16 +247,18 @@ def _search() -> Iterable[Claim]:
         "Sec. 4.2",
         "not; the penalty prevents ruin in one game, and brings it near in another",
         where,
-        f"if rollouts choose, the search without penalty gains {_told(gain(without))} checkpoints, "
-        f"with λ = 10 {_told(play['10'])}. If the loss does, in Space Invaders "
-        f"{_told(space['0'])} without and {_told(space['10'])} with λ = 10, in Freeway "
-        f"{_told(free['0'])} and {_told(free['10'])}",
+        f"if rollouts choose, the search without penalty gains {told(gain(without))} checkpoints, "
+        f"with λ = 10 {told(play['10'])}. If the loss does, in Space Invaders "
+        f"{told(space['0'])} without and {told(space['10'])} with λ = 10, in Freeway "
+        f"{told(free['0'])} and {told(free['10'])}",
     )
     yield _apart()
     weights = {"none": without} | ours
     steps = {
         by: {
-            f"{name} against {before}": against(_by(weights[name], by), _by(weights[before], by))
+            f"{name} against {before}": against(
+                chosen_by(weights[name], by), chosen_by(weights[before], by)
+            )
             for before, name in itertools.pairwise(list(weights)[:4])
         }
         for by in ("play", "loss")
@@ -260,7 +274,7 @@ def _search() -> Iterable[Claim]:
         "differences in checkpoints: "
         + "; ".join(
             f"if {'rollouts choose' if by == 'play' else 'the loss does'} "
-            + ", ".join(f"{_told(found)} for {name}" for name, found in own.items())
+            + ", ".join(f"{told(found)} for {name}" for name, found in own.items())
             for by, own in steps.items()
         ),
     )
@@ -294,66 +308,6 @@ def _search() -> Iterable[Claim]:
     yield _nodes()
 
 
-def arms_of(results: Results) -> dict[str, list[Tuned]]:
-    """The runs of a study, by what its pages call their arms."""
-    arms: dict[str, list[Tuned]] = defaultdict(list)
-    for row in results.rows:
-        arms[str(Arm(row.algorithm, row.penalty_weight))].append(row)
-    return dict(arms)
-
-
-def _by(rows: Iterable[Tuned], by: str) -> list[Tuned]:
-    """Runs whose gain is that of the node that rollouts chose, or that the loss did."""
-    return list(rows) if by == "play" else [by_own_score(row) for row in rows]
-
-
-def gain(rows: Iterable[Tuned]) -> Gain:
-    """On the checkpoint."""
-    rows = list(rows)
-    return against(rows, [row._replace(gain=0.0) for row in rows])
-
-
-def lead_of(name: str) -> dict[str, Gain]:
-    """Of an arm of the study of searches on multi-DQN, by who chose."""
-    arms = arms_of(_study("minatar_search")[0])
-    pair = arms[name], arms["multi-DQN"]
-    return {by: against(*(_by(rows, by) for rows in pair)) for by in ("play", "loss")}
-
-
-def all_nodes(results: Results, rows: Iterable[Tuned]) -> list[Tuned]:
-    """Runs whose gain is the mean of all nodes in the last evaluation: nothing was chosen."""
-    scores: dict[tuple[Any, ...], list[float]] = defaultdict(list)
-    for node in results.nodes:
-        scores[node[:7]].append(node.score - node.checkpoint)
-    return [row._replace(gain=statistics.mean(scores[row[:7]])) for row in rows]
-
-
-def search_table() -> str:
-    """The arms of the study of searches, for results/search.md."""
-    results, _ = _study("minatar_search")
-    arms = arms_of(results)
-    multi = arms["multi-DQN"]
-    lines = [
-        "| | runs | chosen by rollouts | lead on multi-DQN | chosen by the loss | lead | "
-        "all nodes, mean | lead |",
-        f"|---|{'---:|' * 7}",
-    ]
-    order = ["multi-DQN", "search without penalty", *(f"ConQUR, λ = {w}" for w in WEIGHTS)]
-    for name in [*order, *sorted(set(arms) - set(order), reverse=True)]:
-        networks = {row.network for row in arms[name]}
-        cells = [name, str(len(arms[name]))]
-        for own, theirs in (
-            (arms[name], multi),
-            (_by(arms[name], "loss"), _by(multi, "loss")),
-            (all_nodes(results, arms[name]), all_nodes(results, multi)),
-        ):
-            same = [row for row in theirs if row.network in networks]
-            cells.append(_told(tuple(1 + end for end in gain(own))))
-            cells.append("–" if name == "multi-DQN" else _told(against(own, same)))
-        lines.append(f"| {' | '.join(cells)} |")
-    return with_minus("\n".join(lines))
-
-
 def _apart() -> Claim:
     """The penalty and the search apart."""
     gains = gains_apart()
@@ -366,14 +320,14 @@ def _apart() -> Claim:
         "the penalty without the search moves the mean little; random children gain more",
         "MinAtar, 25 other networks (14 for random children), 8 nodes",
         "the node that the loss chooses gains "
-        + ", ".join(f"{_told(found)} ({name})" for name, found in by_loss.items())
-        + f"; by the same rollouts random children gain {_told(control)} more than λ = 10",
+        + ", ".join(f"{told(found)} ({name})" for name, found in by_loss.items())
+        + f"; by the same rollouts random children gain {told(control)} more than λ = 10",
     )
 
 
 def _search_on_atari() -> Claim:
     """Single runs: nothing but their own intervals tells them apart."""
-    results, _ = _study("atari_search")
+    results, _ = study("atari_search")
     runs_of: dict[tuple[str, int], dict[str, Tuned]] = defaultdict(dict)
     for row in results.rows:
         runs_of[_short(row.game), row.seed][row.algorithm] = row
@@ -402,7 +356,7 @@ def _short(game: str) -> str:
 
 
 def _scoring() -> Claim:
-    results, _ = _study("minatar_scoring")
+    results, _ = study("minatar_scoring")
     by_rollouts, by_loss = (
         {row.network: row for row in runs(results, name, 10.0, nodes=8)}
         for name in ("rollouts", "conqur")
@@ -425,78 +379,29 @@ def _scoring() -> Claim:
         "Tab. 1",
         "cannot be told apart, as in that table",
         f"MinAtar, {len(by_loss)} other networks",
-        f"with 8 nodes and λ = 10 the lead of rollouts is {_told(found)} checkpoints, with "
+        f"with 8 nodes and λ = 10 the lead of rollouts is {told(found)} checkpoints, with "
         f"{min(times):.1f} to {max(times):.1f} times the frames; of the nodes that the searches "
-        f"themselves rank first, {_told(own)}",
+        f"themselves rank first, {told(own)}",
     )
 
 
-def by_own_score(row: Tuned) -> Tuned:
-    """A run as if the node that it ranks first itself had been chosen in the end."""
-    assert row.gain_by_score is not None
-    return row._replace(gain=row.gain_by_score)
-
-
 def _nodes() -> Claim:
-    results, _ = _study("minatar_nodes")
+    results, _ = study("minatar_nodes")
     arms = {nodes: both(results, nodes) for nodes in (8, 16)}
     leads = {nodes: lead_with(arm) for nodes, arm in arms.items()}
     assert all(found.high < 0 for found in leads.values())
     growth = against(*(_leads(arms[nodes]) for nodes in (16, 8)))
     assert growth.low < 0 < growth.high
-    more = both(_study("minatar_nodes_64")[0], 64)
+    more = both(study("minatar_nodes_64")[0], 64)
     return Claim(
         "the lead on multi-DQN is 19.6 % on average with 8 nodes, and grows to 24.5 % with 16",
         "App. D",
         "no lead with either; whether it grows cannot be told",
         f"MinAtar, {len({row.network for row in results.rows})} other networks",
-        ", ".join(f"{_told(found)} checkpoints with {n} nodes" for n, found in leads.items())
-        + f" (λ = 10), a growth of {_told(growth)}; {_told(lead_with(more))} with 64 on "
+        ", ".join(f"{told(found)} checkpoints with {n} nodes" for n, found in leads.items())
+        + f" (λ = 10), a growth of {told(growth)}; {told(lead_with(more))} with 64 on "
         f"{len(more['conqur'])} of them",
     )
-
-
-def random_children() -> dict[str, Gain]:
-    """By how much random children kept by rollouts gain more than others on the same networks."""
-    ours = runs(_study("minatar_random")[0], "random-rollouts", nodes=8)
-    networks = {row.network for row in ours}
-    scoring, nodes, tuned = (_study(f"minatar_{name}")[0] for name in ("scoring", "nodes", "tuned"))
-    arms = {
-        "ConQUR by rollouts, λ = 10": runs(scoring, "rollouts", 10.0, 8),
-        "ConQUR by loss, λ = 10": runs(scoring, "conqur", 10.0, 8),
-        "multi-DQN": runs(nodes, "multi-dqn", nodes=8),
-        "the preset `tuned`": tuned.rows,
-    }
-    return {
-        name: against(ours, (row for row in rows if row.network in networks))
-        for name, rows in arms.items()
-    }
-
-
-def apart_tables() -> tuple[str, str]:
-    """The penalty and the search apart, for results/search.md: over all games, and by game."""
-    arms, gains = arms_of(_study("minatar_no_search")[0]), gains_apart()
-    lines = ["| | chosen by rollouts | chosen by the loss |", "|---|---:|---:|"]
-    for name in sorted(arms):
-        cells = (_told(gains[name, by]) for by in ("play", "loss"))
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    by_game = [f"| chosen by the loss | checkpoint | {' | '.join(sorted(arms))} |"]
-    by_game.append(f"|---|{'---:|' * (1 + len(arms))}")
-    for game in sorted({row.game for rows in arms.values() for row in rows}):
-        own = {name: [row for row in arms[name] if row.game == game] for name in sorted(arms)}
-        before = statistics.mean(row.checkpoint or 0.0 for row in own["multi-DQN"])
-        after = (statistics.mean(row.gain for row in _by(rows, "loss")) for rows in own.values())
-        cells = (f"{score:.1f}" for score in (before, *(before + gain for gain in after)))
-        by_game.append(f"| {game.removeprefix('MinAtar/')} | {' | '.join(cells)} |")
-    return with_minus("\n".join(lines)), "\n".join(by_game)
-
-
-def gains_apart() -> dict[tuple[str, str], Gain]:
-    """Of the study that has penalty and search apart, on the checkpoint, by who chose."""
-    arms = arms_of(_study("minatar_no_search")[0])
-    return {
-        (name, by): gain(_by(arms[name], by)) for name in sorted(arms) for by in ("play", "loss")
-    }
 
 
 def _leads(arms: Mapping[str, list[Tuned]]) -> list[Tuned]:
@@ -531,80 +436,10 @@ def _cost() -> Claim:
     )
 
 
-def _study(name: str) -> tuple[Results, Mapping[str, Exhibit]]:
-    results = read_results(RESULTS / "studies" / name)
-    return results, {exhibit.key: exhibit for exhibit in study_exhibits(results)}
-
-
-def _csv(name: str) -> list[dict[str, str]]:
-    with (RESULTS / name).open() as file:
-        return list(csv.DictReader(file))
-
-
-def runs(results: Results, algorithm: str, weight: float = 0.0, nodes: int = 16) -> list[Tuned]:
-    """Those of one arm."""
-    arm = (algorithm, weight, nodes)
-    return [row for row in results.rows if (row.algorithm, row.penalty_weight, row.nodes) == arm]
-
-
-def both(results: Results, nodes: int) -> dict[str, list[Tuned]]:
-    """Runs of ConQUR and of multi-DQN, of games in which two networks or more have both."""
-    arms = {"conqur": runs(results, "conqur", 10.0, nodes)}
-    arms["multi-dqn"] = runs(results, "multi-dqn", nodes=nodes)
-    networks = set.intersection(*({row.network for row in rows} for rows in arms.values()))
-    games = [row.game for row in arms["conqur"] if row.network in networks]
-    return {
-        name: [row for row in rows if row.network in networks and games.count(row.game) > 1]
-        for name, rows in arms.items()
-    }
-
-
-def lead_with(arms: Mapping[str, list[Tuned]]) -> Gain:
-    """Of ConQUR on multi-DQN."""
-    return against(arms["conqur"], arms["multi-dqn"])
-
-
-def against(ours: Iterable[Tuned], theirs: Iterable[Tuned]) -> Gain:
-    """By how much runs gain more than others on the same networks, in parts of the checkpoint."""
-    rows = [
-        row._replace(algorithm=name, preset="", nodes=0, penalty_weight=0.0)
-        for name, own in (("ours", ours), ("theirs", theirs))
-        for row in own
-    ]
-    (setting,) = settings_of(with_diverged(rows), (), ())
-    found = lead(setting, Arm("ours", 0.0), Arm("theirs", 0.0))
-    assert found is not None
-    return found
-
-
-def _student(values: Iterable[float]) -> Gain:
-    known = list(values)
-    return Gain(statistics.mean(known), *student_interval(known))
-
-
-def _turned(lead: Gain) -> tuple[float, float, float]:
-    return -lead.value, -lead.high, -lead.low
-
-
-def _told(cell: Any) -> str:
-    value, low, high = cell
-    sign = "+" if isinstance(cell, Gain) else ""
-    return f"{value:{sign}.2f} ({low:{sign}.2f} to {high:{sign}.2f})"
-
-
-def _points(cell: Gain) -> str:
-    return f"{cell.value:+.0f} ({cell.low:+.0f} to {cell.high:+.0f})"
-
-
 def table() -> str:
     lines = ["| the paper says | in | here | measured on | found |", "|---|---|---|---|---|"]
     lines += [f"| {' | '.join(claim)} |" for claim in claims()]
     return with_minus("\n".join(lines))
-
-
-def with_minus(text: str) -> str:
-    """With minus signs before numbers where hyphens were."""
-    return re.sub(r"(?<=[ (])-(?=[0-9])", "−", text)
 
 
 if __name__ == "__main__":

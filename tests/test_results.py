@@ -6,9 +6,9 @@ import html
 import json
 import math
 import re
-import runpy
 import statistics
 
+import holding
 import numpy as np
 import pytest
 from told import ROOT, text, words
@@ -422,14 +422,13 @@ def test_the_readme_s_warning_about_ties_is_true():
 
 
 def test_holding_is_told_as_it_came_out():
-    holding = runpy.run_path(str(ROOT / "experiments/holding.py"))
-    runs = holding["read"](ROOT / "results/holding/runs.csv")
-    found = list(holding["means"](runs))
+    runs = holding.read(ROOT / "results/holding/runs.csv")
+    found = list(holding.means(runs))
     with (ROOT / "results/holding/means.csv").open() as file:
         assert [row["score"] for row in csv.DictReader(file)] == [str(mean.score) for mean in found]
-    assert holding["picture"](runs) == (ROOT / "results/holding/distances.svg").read_text()
+    assert holding.picture(runs) == (ROOT / "results/holding/distances.svg").read_text()
     told = words("results")
-    assert holding["table"](found) in text("results")
+    assert holding.table(found) in text("results")
     means = {(mean.game, mean.arm, mean.weight): mean for mean in found}
     ours, none, *held = (
         means["SpaceInvaders", arm, weight]
@@ -445,7 +444,7 @@ def test_holding_is_told_as_it_came_out():
     assert f"At {held[2].distance / ours.distance:.2f} of it" in told
     scores = {(run.network, run.arm, run.weight): run.score for run in runs}
     parts = {key: scores[key] / run.checkpoint for key, run in zip(scores, runs, strict=True)}
-    space = [f"SpaceInvaders-{seed}" for seed in holding["SEEDS"]]
+    space = [f"SpaceInvaders-{seed}" for seed in holding.SEEDS]
     assert all(parts[name, "ρ", weight] < 0.6 for name in space for weight in (0.0, 1.0))
     assert sum(parts[name, "ρ", 10.0] < 0.6 for name in space) == len(space) - 1 == 8
     lowest, second, *_ = sorted(parts[name, "ρ", 100.0] for name in space)
@@ -454,8 +453,8 @@ def test_holding_is_told_as_it_came_out():
         in told
     )
     unseen = [r for r in runs if r.network in space[-4:] and r.arm == "λ"]
-    interval = student_interval(holding["in_parts"](unseen))
-    shown = statistics.mean(holding["in_parts"](unseen)), *interval
+    interval = student_interval(holding.in_parts(unseen))
+    shown = statistics.mean(holding.in_parts(unseen)), *interval
     assert "not seen before it is {:.2f} ({:.2f} to {:.2f})".format(*shown) in told
     changed = {(run.network, run.arm, run.weight): 100 * run.changed for run in runs}
     fewer = [changed[name, "λ", 10.0] - changed[name, "ρ", 0.0] for name in space]
@@ -478,19 +477,18 @@ def test_holding_is_told_as_it_came_out():
 
 
 def test_what_is_told_of_low_temperatures_is_what_came_out():
-    holding = runpy.run_path(str(ROOT / "experiments/holding.py"))
-    runs = holding["read"](ROOT / "results/holding/runs.csv")
-    means = {(mean.game, mean.arm, mean.weight): mean for mean in holding["means"](runs)}
+    runs = holding.read(ROOT / "results/holding/runs.csv")
+    means = {(mean.game, mean.arm, mean.weight): mean for mean in holding.means(runs)}
     told = words("results")
     with (ROOT / "results/holding/sampled.csv").open() as file:
         rows = [(float(r["temperature"]), 100 * float(r["greedy"])) for r in csv.DictReader(file)]
     warm, cold = ([share for tau, share in rows if tau == own] for own in (1.0, 0.001))
     assert f"are greedy: {min(cold):.0f} to {max(cold):.0f} %, where with τ = 1 it is " in told
     assert f"with τ = 1 it is {min(warm):.0f} to {max(warm):.0f} %" in told
-    shown = dict(zip(("SpaceInvaders", "Freeway", *holding["OTHERS"]), warm, strict=True))
+    shown = dict(zip(("SpaceInvaders", "Freeway", *holding.OTHERS), warm, strict=True))
     shares = f"{shown['Breakout']:.0f} % (Breakout) and {shown['Asterix']:.0f} % (Asterix)"
     assert f"{shares} of the sampled choices are greedy" in words("README.md")
-    games = (*holding["GAMES"], *holding["OTHERS"])
+    games = (*holding.GAMES, *holding.OTHERS)
     kept = [100 * (1 - means[game, "τ", 0.001].changed) for game in games]
     assert f"leaves {min(kept):.0f} to {max(kept):.0f} % of greedy actions as they were" in told
     space, held = means["SpaceInvaders", "τ", 0.001], means["SpaceInvaders", "ρ", 1.0]
@@ -502,7 +500,7 @@ def test_what_is_told_of_low_temperatures_is_what_came_out():
     shown = "in Asterix {:.2f} ({:.2f} to {:.2f}) with it, where training without it has {:.2f} "
     shown += "({:.2f} to {:.2f})"
     assert shown.format(*with_it[4:7], *without[4:7]) in told
-    for game in holding["OTHERS"]:
+    for game in holding.OTHERS:
         ours, free = means[game, "λ", 10.0], means[game, "ρ", 0.0]
         assert ours.distance > free.distance
         assert ours.score < 1
@@ -510,7 +508,7 @@ def test_what_is_told_of_low_temperatures_is_what_came_out():
         "in Seaquest {:.2f} ({:.2f} to {:.2f}), where those without have {:.2f} ({:.2f} to {:.2f})"
     )
     assert shown.format(*ours[4:7], *free[4:7]) in told  # the last of them
-    cold = [means[game, "τ", 0.001] for game in holding["OTHERS"]]
+    cold = [means[game, "τ", 0.001] for game in holding.OTHERS]
     assert "it is {:.2f}, {:.2f} and {:.2f}, in none".format(*(mean.score for mean in cold)) in told
     assert all(mean.low < 1 < mean.high for mean in cold)
     seaquest = [

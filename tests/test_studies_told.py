@@ -3,11 +3,13 @@
 import collections
 import csv
 import re
-import runpy
 import statistics
 from dataclasses import replace
 
-from told import ROOT, study, text, words
+import claims
+import measured
+from measured import study
+from told import ROOT, text, words
 
 from conqur.report.study_page import study_exhibits
 from conqur.statistics import difference, student_interval
@@ -15,8 +17,7 @@ from conqur.suite import read_study
 
 
 def test_loss_and_rollouts_as_scores_are_told_as_they_came_out():
-    claims = runpy.run_path(str(ROOT / "experiments/claims.py"))
-    words_of = claims["_scoring"]().found.replace("-", "−")
+    words_of = claims._scoring().found.replace("-", "−")
     lead, times, own = re.search(
         r"is (.*?\)) checkpoints, with (.* times).*first, (.*\))", words_of
     ).groups()
@@ -27,14 +28,14 @@ def test_loss_and_rollouts_as_scores_are_told_as_they_came_out():
         own_rows = [row for row in rows if row.game == f"MinAtar/{game.replace(' ', '')}"]
         arms = [[r for r in own_rows if r.algorithm == name] for name in ("rollouts", "conqur")]
         assert [len(arm) for arm in arms] == [5, 5]
-        lead = claims["against"](*arms)
-        words_of = f"{game} {claims['_told'](lead)}".replace("-", "−")
+        lead = measured.against(*arms)
+        words_of = f"{game} {measured.told(lead)}".replace("-", "−")
         assert words_of in found
         assert lead.high > 0 or lead.value == 0
         if game == "Freeway":
             assert all(row.gain == 0 for row in own_rows)
-            ranked = claims["against"](*(map(claims["by_own_score"], arm) for arm in arms))
-            assert f"behind, {claims['_told'](ranked)}".replace("-", "−") in found
+            ranked = measured.against(*(map(measured.by_own_score, arm) for arm in arms))
+            assert f"behind, {measured.told(ranked)}".replace("-", "−") in found
     assert f"the lead is {own}, and in Freeway rollouts" in found
     scored = collections.defaultdict(set)
     for row in rows:
@@ -86,13 +87,12 @@ def test_the_penalty_study_is_told_as_it_came_out():
 
 
 def test_the_search_study_is_told_as_it_came_out():
-    claims = runpy.run_path(str(ROOT / "experiments/claims.py"))
     results, exhibits = study("minatar_search")
     found, readme = words("results"), words("README.md")
     assert f"{len(results.rows)} runs with the paper's settings, baseline and controls" in readme
-    assert claims["search_table"]() in text("results")
-    arms = claims["arms_of"](results)
-    lead, with_one = claims["lead_of"]("ConQUR, λ = 10"), claims["lead_of"]("ConQUR, λ = 1")
+    assert measured.search_table() in text("results")
+    arms = measured.arms_of(results)
+    lead, with_one = measured.lead_of("ConQUR, λ = 10"), measured.lead_of("ConQUR, λ = 1")
     shown = [-with_one["play"].value, -with_one["play"].high, -with_one["play"].low]
     told = "by {:.2f} checkpoints at λ = 1, 95 % interval {:.2f} to {:.2f}".format(*shown)
     assert told in readme
@@ -108,14 +108,14 @@ def test_the_search_study_is_told_as_it_came_out():
             for name in ("ConQUR, λ = 10", "multi-DQN")
         )
         one = [row for row in arms["ConQUR, λ = 1"] if row.game == game]
-        assert claims["against"](ours, theirs).low < 0  # by rollouts ahead beyond chance in none
-        assert claims["against"](one, theirs).low < 0
-        by_loss = claims["against"](*(map(claims["by_own_score"], rows) for rows in (ours, theirs)))
+        assert measured.against(ours, theirs).low < 0  # by rollouts ahead beyond chance in none
+        assert measured.against(one, theirs).low < 0
+        by_loss = measured.against(*(map(measured.by_own_score, rows) for rows in (ours, theirs)))
         assert (by_loss.value > 0) == (game == "MinAtar/SpaceInvaders")
         if game == "MinAtar/SpaceInvaders":
             assert all(row.gain_by_score / row.checkpoint < -0.4 for row in theirs)  # ruined
     games = [
-        claims["against"](*([r for r in arms[n] if r.game == game] for n in names)).value
+        measured.against(*([r for r in arms[n] if r.game == game] for n in names)).value
         for names in [("ConQUR, λ = 10", "multi-DQN")]
         for game in sorted({row.game for row in results.rows})
     ]
@@ -126,7 +126,7 @@ def test_the_search_study_is_told_as_it_came_out():
         )
         in found
     )
-    chosen = [claims["gain"](claims["_by"](arms["multi-DQN"], by)) for by in ("play", "loss")]
+    chosen = [measured.gain(measured.chosen_by(arms["multi-DQN"], by)) for by in ("play", "loss")]
     told = ["{:.2f} ({:.2f} to {:.2f})".format(*(1 + end for end in each)) for each in chosen]
     assert f"the one that rollouts choose comes to {told[0]} of the checkpoint's score" in found
     assert f"ranks first to {told[1]}" in found
@@ -154,8 +154,8 @@ def test_the_search_study_is_told_as_it_came_out():
     without = [freeway[name] for name in ("multi-DQN", "search without penalty")]
     assert f"stay without ({' and '.join(without)})" in found
     seaquest = [
-        1 + claims["gain"](row for row in by_loss if "Seaquest" in row.game).value
-        for by_loss in (claims["_by"](arms[name], "loss") for name in penalised)
+        1 + measured.gain(row for row in by_loss if "Seaquest" in row.game).value
+        for by_loss in (measured.chosen_by(arms[name], "loss") for name in penalised)
     ]
     assert seaquest[0] > 1
     assert "lower them, too, to {:.2f}, {:.2f} and {:.2f} of the".format(*seaquest[1:]) in found
@@ -253,7 +253,6 @@ def test_the_preset_tuned_is_told_as_it_came_out():
 
 
 def test_numbers_of_nodes_are_told_as_they_came_out():
-    claims = runpy.run_path(str(ROOT / "experiments/claims.py"))
     results, exhibits = study("minatar_nodes")
     tuned = study("minatar_tuned")[0].rows
     found, readme = words("results"), words("README.md")
@@ -263,7 +262,7 @@ def test_numbers_of_nodes_are_told_as_they_came_out():
 
     arms = {"ConQUR, λ = 10": ("conqur", 10.0), "multi-DQN": ("multi-dqn", 0.0)}
     made = {
-        (name, nodes): claims["runs"](results, *arm, nodes)
+        (name, nodes): measured.runs(results, *arm, nodes)
         for name, arm in arms.items()
         for nodes in (8, 16)
     }
@@ -274,11 +273,11 @@ def test_numbers_of_nodes_are_told_as_they_came_out():
             table = exhibits[f"algorithms-paper-{nodes}"]
             row = next(row for row in table.rows if row[0] == name)
             cells.append(told(row[table.head.index("mean")], ""))
-        cells.append(told(claims["against"](made[name, 16], made[name, 8])))
+        cells.append(told(measured.against(made[name, 16], made[name, 8])))
         assert f"| {name} | {' | '.join(cells)} |" in found
-    growth = re.search(r"a growth of (.*?\))", claims["_nodes"]().found)[1].replace("-", "−")
+    growth = re.search(r"a growth of (.*?\))", claims._nodes().found)[1].replace("-", "−")
     assert f"the lead on multi-DQN grows by {growth}" in found
-    leads = [claims["against"](*(made[name, nodes] for name in arms)) for nodes in (8, 16)]
+    leads = [measured.against(*(made[name, nodes] for name in arms)) for nodes in (8, 16)]
     assert f"| lead of ConQUR | {' | '.join(map(told, leads))} | |" in found
     assert all(lead.high < 0 for lead in leads)
     scores = exhibits["scores-paper-8"]
@@ -289,21 +288,21 @@ def test_numbers_of_nodes_are_told_as_they_came_out():
     )
     other = made["multi-DQN", 8]
     same = [row for row in tuned if row.network in {run.network for run in other}]
-    ahead = claims["against"](same, other)
+    ahead = measured.against(same, other)
     assert ahead.low > 0
     assert f"by {told(ahead, '')} checkpoints more than multi-DQN with 8 nodes" in found
     for game in ("Asterix", "Breakout", "Freeway", "Seaquest", "Space Invaders"):
         own = f"MinAtar/{game.replace(' ', '')}"
         parts = ([run for run in runs if run.game == own] for runs in (same, other))
-        assert f"{game} {told(claims['against'](*parts))}" in found
+        assert f"{game} {told(measured.against(*parts))}" in found
     scored = collections.defaultdict(set)
     for run in (*made["ConQUR, λ = 10", 8], *other):
         scored[run.network].add(run.checkpoint)
     differ = sum(len(scores) > 1 for scores in scored.values())
     assert f"in {differ} of {len(scored)} networks their checkpoints" in found
-    old = claims["runs"](study("minatar_search")[0], "conqur", 10.0)
+    old = measured.runs(study("minatar_search")[0], "conqur", 10.0)
     for runs in (old, made["ConQUR, λ = 10", 8]):
-        gain = claims["_student"](run.gain for run in runs if run.game == "MinAtar/SpaceInvaders")
+        gain = measured.student(run.gain for run in runs if run.game == "MinAtar/SpaceInvaders")
         assert (
             "{:+.1f}{}, {:.1f} to {:.1f}".format(
                 gain.value, " points" if runs is old else "", gain.low, gain.high
@@ -318,7 +317,6 @@ def test_numbers_of_nodes_are_told_as_they_came_out():
 
 
 def test_many_nodes_are_told_as_they_came_out():
-    claims = runpy.run_path(str(ROOT / "experiments/claims.py"))
     found = words("results")
     before, more, most = (study(f"minatar_nodes{n}")[0] for n in ("", "_64", "_256"))
     assert (more.done, more.runs, most.done, most.runs) == (30, 30, 17, 20)
@@ -328,22 +326,22 @@ def test_many_nodes_are_told_as_they_came_out():
         """With 16 nodes, on the same networks."""
         of = {row.network for row in arms["conqur"]}
         return {
-            name: [row for row in claims["runs"](before, name, weight) if row.network in of]
+            name: [row for row in measured.runs(before, name, weight) if row.network in of]
             for name, (_, weight) in names.items()
         }
 
-    arms = claims["both"](more, 64)
+    arms = measured.both(more, 64)
     assert len(arms["conqur"]) == 15
     cells = {
-        f"{told} against its own with 16": claims["against"](arms[name], few(arms)[name])
+        f"{told} against its own with 16": measured.against(arms[name], few(arms)[name])
         for name, (told, _) in names.items()
     }
-    cells["lead of ConQUR"] = claims["lead_with"](arms)
-    cells["lead of ConQUR with 16 on these networks"] = claims["lead_with"](few(arms))
+    cells["lead of ConQUR"] = measured.lead_with(arms)
+    cells["lead of ConQUR with 16 on these networks"] = measured.lead_with(few(arms))
     for name, cell in cells.items():
-        told = claims["_told"](cell).replace("-", "−")
+        told = measured.told(cell).replace("-", "−")
         assert f"| {name} | {told} |" in found
-    arms = claims["both"](most, 256)
+    arms = measured.both(most, 256)
     for row in arms["conqur"]:
         gains = [
             next(run for run in part[name] if run.network == row.network).gain
@@ -353,11 +351,11 @@ def test_many_nodes_are_told_as_they_came_out():
         game, number = row.network.removeprefix("networks/").removesuffix(".safetensors").split("-")
         shown = " | ".join("0" if gain == 0 else f"{gain:+.1f}" for gain in gains)
         assert f"| {game}, network {number} | {shown} |".replace("-", "−") in found
-    searches = claims["runs"](most, "conqur", 10.0, 256)
+    searches = measured.runs(most, "conqur", 10.0, 256)
     seconds = [row.seconds for row in searches]
     assert f"took {min(seconds):.0f} to {max(seconds):.0f} seconds" in found
-    wide = claims["runs"](most, "multi-dqn", nodes=256)
-    narrow = {row.network: row for row in claims["runs"](before, "multi-dqn")}
+    wide = measured.runs(most, "multi-dqn", nodes=256)
+    narrow = {row.network: row for row in measured.runs(before, "multi-dqn")}
     assert len(wide) == 10
     assert sum(row.gain > narrow[row.network].gain for row in wide) == 8
     pair = [row for row in wide if row.game == "MinAtar/SpaceInvaders"]
@@ -367,19 +365,18 @@ def test_many_nodes_are_told_as_they_came_out():
     assert f"{alone.checkpoint:.1f} to {alone.score:.1f}" in found
     times = []
     for name, (_, weight) in names.items():
-        old = {row.network: row.frames for row in claims["runs"](before, name, weight)}
-        new = claims["runs"](most, name, weight, 256)
+        old = {row.network: row.frames for row in measured.runs(before, name, weight)}
+        new = measured.runs(most, name, weight, 256)
         times.append(sum(row.frames for row in new) / sum(old[row.network] for row in new))
     assert "{:.1f} times those of 16 nodes with ConQUR, {:.1f} times".format(*times) in found
 
 
 def test_random_children_are_told_as_they_came_out():
-    claims = runpy.run_path(str(ROOT / "experiments/claims.py"))
     found = words("results")
     results = study("minatar_random")[0]
     assert (results.done, results.runs) == (14, 14)
-    for name, gain in claims["random_children"]().items():
-        assert f"| {name} | {claims['_told'](gain).replace('-', '−')} |" in found
+    for name, gain in measured.random_children().items():
+        assert f"| {name} | {measured.told(gain).replace('-', '−')} |" in found
     ours = {row.network: row.frames for row in results.rows}
     for name, algorithm, words_of in (
         ("scoring", "rollouts", "1.0"),
@@ -399,13 +396,12 @@ def test_random_children_are_told_as_they_came_out():
 
 
 def test_the_penalty_without_the_search_is_told_as_it_came_out():
-    claims = runpy.run_path(str(ROOT / "experiments/claims.py"))
     found = words("results")
     results, _ = study("minatar_no_search")
     assert results.done == results.runs == 125
-    for table in claims["apart_tables"]():
+    for table in measured.apart_tables():
         assert table in text("results")
-    arms = claims["arms_of"](results)
+    arms = measured.arms_of(results)
     one, ten = (arms[f"penalty without search, λ = {weight}"] for weight in (1, 10))
     for rows in (one, ten):
         parts = [100 * row.gain_by_score / row.checkpoint for row in rows]
@@ -415,7 +411,7 @@ def test_the_penalty_without_the_search_is_told_as_it_came_out():
     space = [row for row in one if row.game == "MinAtar/SpaceInvaders"]
     assert sum(row.gain_by_score / row.checkpoint < -0.4 for row in space) == 2
     for rows in (one, ten):
-        behind = claims["against"](arms["multi-DQN"], rows)
+        behind = measured.against(arms["multi-DQN"], rows)
         assert f"{behind.value:.2f} ({behind.low:.2f} to {behind.high:.2f})" in found
 
 
@@ -486,5 +482,5 @@ def test_the_readme_begins_with_what_was_found():
 
 
 def test_the_table_of_claims_is_made_from_the_results():
-    made = runpy.run_path(str(ROOT / "experiments/claims.py"))["table"]()
+    made = claims.table()
     assert made in text("results")
