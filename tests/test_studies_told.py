@@ -408,8 +408,21 @@ def test_the_penalty_without_the_search_is_told_as_it_came_out():
         assert f"{min(parts):.0f} to {max(parts):+.0f} %".replace("-", "−") in found
         freeway = [row for row in rows if row.game == "MinAtar/Freeway"]
         assert all(row.gain_by_score / row.checkpoint > -0.05 for row in freeway)
-    space = [row for row in one if row.game == "MinAtar/SpaceInvaders"]
-    assert sum(row.gain_by_score / row.checkpoint < -0.4 for row in space) == 2
+    space = {
+        name: [row for row in rows if row.game == "MinAtar/SpaceInvaders"]
+        for name, rows in arms.items()
+    }
+    alone, search = (space[name] for name in ("penalty without search, λ = 1", "ConQUR, λ = 1"))
+    assert sum(row.gain_by_score / row.checkpoint < -0.4 for row in alone) == 2
+    assert all(row.gain_by_score > 0 for row in search)
+    told = measured.told(measured.gain(measured.chosen_by(search, "loss")))
+    assert f"loss chooses gains {told}, on each of the five networks" in found
+    told = measured.told(measured.against(search, alone))
+    assert f"the search leads the penalty without it by {told}" in found
+    more = measured.arms_of(study("minatar_search")[0])["ConQUR, λ = 1"]
+    more = [row for row in measured.chosen_by(more, "loss") if "SpaceInvaders" in row.game]
+    told = measured.with_minus(measured.told(measured.gain(more)))
+    assert f"the same arm gains {told} by the loss" in found
     for rows in (one, ten):
         behind = measured.against(arms["multi-DQN"], rows)
         assert f"{behind.value:.2f} ({behind.low:.2f} to {behind.high:.2f})" in found
