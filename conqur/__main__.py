@@ -1,17 +1,15 @@
 """The program `conqur`, and `python -m conqur`: nothing is imported before Ctrl-C is minded."""
 
-import sys
+from conqur import _interrupt
 
 
 def main() -> None:
     """Run the command line of this process and exit."""
-    try:
-        from conqur import cli
+    _interrupt.heed(_interrupt.at_once)
+    from conqur import cli
 
-        cli.main()
-    except KeyboardInterrupt:
-        print("conqur: interrupted", file=sys.stderr)
-        sys.exit(130)
+    _interrupt.heed(_interrupt.by_exception)
+    cli.main()
 
 
 if __name__ == "__main__":

@@ -19,13 +19,11 @@ import tyro
 
 import conqur
 from conqur._guess import did_you_mean
+from conqur._interrupt import INTERRUPTED, TERMINATED, asked
 from conqur._messages import printable, stderr_console
 from conqur.commands import COMMANDS
 from conqur.commands.support import UsageError
 from conqur.runs.files import RunError
-
-INTERRUPTED = 130
-"""The exit status after Ctrl-C, as shells have it."""
 
 OVERVIEW = """usage: conqur COMMAND ...
 
@@ -70,11 +68,12 @@ PLAIN_WORDS: dict[str, str | Callable[[re.Match[str]], str]] = {
 def main() -> None:
     """Run the command line of this process and exit: 0 done, 1 the job failed, 2 wrong use."""
     status = run(sys.argv[1:])
-    if status == INTERRUPTED:
+    if status in (INTERRUPTED, TERMINATED):
         # At once: threads that still compile or compute would crash when their memory is taken.
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):
-                stream.flush()
+            if stream is not None:  # as where it was closed
+                with contextlib.suppress(OSError, ValueError):
+                    stream.flush()
         os._exit(status)
     sys.exit(status)
 
@@ -112,6 +111,9 @@ def run(arguments: Sequence[str]) -> int:
         _complain(str(error))
         return 2
     except Exception as error:
+        if asked:  # a library turned Ctrl-C into something else
+            _complain("interrupted")
+            return INTERRUPTED
         if debug:
             raise
         _complain(printable(str(error)) or type(error).__name__)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import conqur
-from conqur import cli
+from conqur import _interrupt, cli
 from conqur.commands import COMMANDS, support
 
 
@@ -233,12 +233,12 @@ def test_an_interrupt_is_said(capsys, monkeypatch, tmp_path):
 
 
 INTERRUPTED = """
-import sys
+import signal, sys
 
 class Interrupt:
     def find_spec(self, name, path=None, target=None):
         if name in ("jax", "numpy", "rich", "tyro"):
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
 
 sys.meta_path.insert(0, Interrupt())
 from {module} import {function}
@@ -254,6 +254,52 @@ def test_an_interrupt_while_it_starts_is_said():
     command = [sys.executable, "-c", code, "demo"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "conqur: interrupted\n")
+
+
+WHILE_GARBAGE_IS_COLLECTED = """
+import gc, signal, time
+from conqur import _interrupt
+
+def {name}(phase, info):
+    if phase == "start":
+        gc.callbacks.clear()
+        signal.raise_signal(signal.SIGINT)
+
+_interrupt.heed(_interrupt.by_exception)
+gc.callbacks.append({name})
+try:
+    gc.collect()
+    time.sleep(10)
+except KeyboardInterrupt:
+    print("heard")
+"""
+
+
+def test_an_interrupt_that_jax_would_drop_is_heard():
+    code = WHILE_GARBAGE_IS_COLLECTED.format(name=_interrupt.DROPPING)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("heard\n", "")
+
+
+def test_an_interrupt_that_a_library_turns_into_an_error_is_said(capsys, monkeypatch, tmp_path):
+    def fail(seed, announce):
+        raise ImportError("while the extension was initialised")
+
+    monkeypatch.setattr("conqur.demo.experiment.run_demo", fail)
+    monkeypatch.setattr(_interrupt.asked, "signal", signal.SIGINT)
+    assert cli.run(["demo", "--output", str(tmp_path / "page.html")]) == 130
+    assert capsys.readouterr().err == "conqur: interrupted\n"
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_process_whose_output_is_closed_can_be_stopped(number, status, tmp_path):
+    command = [sys.executable, "-m", "conqur", "demo", "--output", str(tmp_path / "page.html")]
+    with subprocess.Popen(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert "Q-learning" in process.stderr.readline() + process.stderr.readline()
+        process.send_signal(number)
+        assert process.wait() == status
 
 
 def test_errors_do_nothing_to_a_terminal(capsys, monkeypatch, tmp_path):

@@ -254,16 +254,15 @@ class Tune:
 
     def _warn_of_what_is_not_learned(self, config: "TuneConfig") -> None:
         """Without gradient steps some settings have no effect, as with the default preset."""
-        idle = {
-            "--penalty-weight": config.penalty_weight > 0,
-            "--learning-rate": self.learning_rate is not None,
-            "--search independent": config.search == "independent",
-        }
-        named = [option for option, given in idle.items() if given]
-        if named and not config.updates:
+        if config.updates:
+            return
+        if config.search == "independent":
+            warn("there are no gradient steps: independent nodes stay copies of the checkpoint")
+        idle = {"--penalty-weight": self.penalty_weight, "--learning-rate": self.learning_rate}
+        if named := [option for option, given in idle.items() if given]:
             warn(
-                f"there are no gradient steps (--updates 0): {' and '.join(named)} will change "
-                "nothing; --preset paper-16 learns"
+                f"there are no gradient steps: {' and '.join(named)} will change nothing "
+                "(--preset paper-16 learns)"
             )
 
     def _go_on(self, command: str) -> tuple[Path, "Found"]:
@@ -307,7 +306,12 @@ class Tune:
         from conqur.tuning_run import run_tuning
 
         config = tuning.config
-        seen = Shown(config.levels, config.scoring == "rollouts", config.updates > 0)
+        seen = Shown(
+            levels=config.levels,
+            begun=run.last_step or 0,
+            by_rollouts=config.scoring == "rollouts",
+            learns=config.updates > 0,
+        )
         try:
             with display(seen, quiet=self.json) as shown:
                 return run_tuning(
@@ -379,7 +383,10 @@ class Tune:
         tell(f"Network: {best}")
         if found.summary["written_back"] is not None:
             tell(f"The same, as it came: {best.with_name(found.summary['written_back'])}")
-        tell(f"Report: {write_page(read_tuned(folder), folder / PAGE)}")
+        try:
+            tell(f"Report: {write_page(read_tuned(folder), folder / PAGE)}")
+        except OSError as error:
+            warn(f"{folder / PAGE} cannot be written: {error.strerror}")
         if not is_data(found.summary["environment"]):
             tell(f"Next: {shlex.join(['conqur', 'play', str(best)])}")
 

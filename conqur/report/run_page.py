@@ -92,9 +92,12 @@ def verdict(summary: Summary) -> str:
     low, high = chosen.gain_interval
     known = low is not None and high is not None
     spread = f" (95 % interval {low:+.2f} to {high:+.2f})" if known else ""
+    among = f"Of {summary.candidates or 'all'} nodes that were played again"
+    best = f"{among} node {chosen.node} was best."
+    if summary.candidates == 1:
+        best = f"There was nothing to choose from but node {chosen.node}."
     compared = (
-        f"Of {summary.candidates or 'all'} nodes that were played again node {chosen.node} was "
-        f"best. On {chosen.episodes} fresh starts the checkpoint scores {checkpoint.mean:.2f} and "
+        f"{best} On {chosen.episodes} fresh starts the checkpoint scores {checkpoint.mean:.2f} and "
         f"node {chosen.node} {chosen.mean:.2f}: {chosen.gain:+.2f}{spread}."
     )
     if summary.kept_checkpoint:

@@ -2,10 +2,12 @@
 
 import contextlib
 import json
+import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
-from conqur.runs import RunDirectory
+from conqur.runs import RunDirectory, RunError
 from conqur.runs.files import Damaged, read_json
 from conqur.search.rollouts import Round
 from conqur.search.saving import digest
@@ -29,24 +31,39 @@ class Choosing:
             among: the regressors, and whatever else rounds depend on, as numbers and arrays; what
                 was played with others is of no use.
         """
+        path = run.path / FILE
+        if os.path.lexists(path) and not path.is_file():
+            raise RunError(f"{path} is no regular file: remove it, and go on")
         self._run, self._among = run, digest(among)
         self.rounds: Sequence[Round] = ()
         self.seconds = 0.0
         try:
             found = read_json(run.path / FILE)
             if found["among"] == self._among:
-                self.rounds = [
-                    Round([[float(score) for score in own] for own in scores], int(frames))
+                rounds = [
+                    Round([[_number(score) for score in own] for own in scores], _count(frames))
                     for scores, frames in found["rounds"]
                 ]
-                self.seconds = float(found["seconds"])
+                self.rounds, self.seconds = rounds, max(0.0, _number(found["seconds"]))
         except (Damaged, ValueError, TypeError, KeyError, OverflowError):
-            self.rounds = ()  # there is none, or none that can be used: all is played
+            pass  # there is none, or none that can be used: all is played
 
     def keep(self, rounds: Sequence[Round], seconds: float) -> None:
         """Write what has been played so far."""
         found = {"among": self._among, "rounds": list(rounds), "seconds": seconds}
         self._run.write_file(FILE, json.dumps(found).encode())
+
+
+def _number(value: Any) -> float:
+    if not math.isfinite(value):
+        raise ValueError
+    return float(value)
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or not 0 <= value < 2**53:
+        raise ValueError
+    return value
 
 
 def forget(run: RunDirectory) -> None:

@@ -24,11 +24,13 @@ class Shown(NamedTuple):
 
     Attributes:
         levels: of the search.
+        begun: those of them that were done before.
         by_rollouts: scores are what nodes gained on the checkpoint, with the sign changed.
         learns: nodes are trained on labels.
     """
 
     levels: int
+    begun: int
     by_rollouts: bool
     learns: bool
 
@@ -96,7 +98,7 @@ class Screen(Display):
             TimeRemainingColumn(),
             TextColumn("{task.description}"),
         )
-        self._task = self._progress.add_task("starting", total=shown.levels)
+        self._task = self._progress.add_task("starting", total=shown.levels, completed=shown.begun)
         self._table: Any = ""
         self._draw()
 

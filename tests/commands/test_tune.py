@@ -480,8 +480,16 @@ def test_the_help_has_the_presets_values():
 
 def test_what_has_no_effect_without_learning_is_said(network, capsys):
     for given, words in (
-        ({"penalty_weight": 10.0}, "(--updates 0): --penalty-weight will change nothing; --preset"),
-        ({"learning_rate": 0.1, "search": "independent"}, "--learning-rate and --search independ"),
+        (
+            {"penalty_weight": 10.0},
+            "steps: --penalty-weight will change nothing (--preset paper-16",
+        ),
+        (
+            {"learning_rate": 0.1, "penalty_weight": 1.0},
+            "--penalty-weight and --learning-rate will",
+        ),
+        ({"search": "independent"}, "independent nodes stay copies of the checkpoint"),
+        ({"preset": "paper-8", "updates": 0}, ""),
         ({"penalty_weight": 10.0, "updates": 5}, ""),
         ({"preset": "paper-8"}, ""),
         ({}, ""),

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from conqur.runs import RunDirectory
+from conqur.runs import RunDirectory, RunError
 from conqur.search.choosing import FILE, Choosing, forget
 from conqur.search.rollouts import Round
 
@@ -50,7 +50,11 @@ def test_rounds_among_others_are_of_no_use(run, among):
         {"rounds": [[["x"], 1]]},
         {"rounds": [[[[1.0]], float("inf")]]},
         {"rounds": [[[[1.0]]]]},
+        {"rounds": [[[[float("nan")]], 1]]},
+        {"rounds": [[[[1.0]], -5]]},
+        {"rounds": [[[[1.0]], 1e30]]},
         {"seconds": None},
+        {"seconds": float("nan")},
         {"seconds": []},
     ],
 )
@@ -59,3 +63,9 @@ def test_what_was_damaged_is_not_used(run, changes):
     found = json.loads((run.path / FILE).read_bytes())
     (run.path / FILE).write_text(json.dumps(found | changes))
     assert Choosing(run, AMONG).rounds == ()
+
+
+def test_what_is_no_file_is_named_before_anything_is_played(run):
+    (run.path / FILE).mkdir()
+    with pytest.raises(RunError, match=r"choosing.json is no regular file: remove it"):
+        Choosing(run, AMONG)
