@@ -12,5 +12,6 @@ def did_you_mean(given: str, names: Sequence[str], *, written: str = "{}") -> st
         names: those that there are.
         written: how they are written in sentences.
     """
-    near = difflib.get_close_matches(given, names, 1, 0.63)
-    return f"; did you mean {written.format(near[0])}?" if near else ""
+    by_letters = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(given.lower(), by_letters, 1, 0.63)
+    return f"; did you mean {written.format(by_letters[near[0]])}?" if near else ""

@@ -195,18 +195,18 @@ def parse(arguments: Sequence[str]) -> Any:
         parts = groupby(lines, key=lambda line: not line.strip("─╰╯-+"))  # rules between them
         groups = [list(part) for is_rule, part in parts if not is_rule]
         sentence = _plainly(_one_line(" ".join(groups[0] if groups else body)).rstrip("."))
-        raise UsageError(
-            f"{sentence}{_guess(COMMANDS[name], options)} (see conqur {name} --help)"
-        ) from None
+        sentence = _unknown(COMMANDS[name], options) or sentence
+        raise UsageError(f"{sentence} (see conqur {name} --help)") from None
 
 
-def _guess(command: Any, given: Sequence[str]) -> str:
-    """The option that was meant, if one that was given is none but like one."""
+def _unknown(command: Any, given: Sequence[str]) -> str:
+    """What is wrong with the first option that there is not, and which one was meant."""
     known = [field.name.replace("_", "-") for field in dataclasses.fields(command)]
     names = (word[2:].partition("=")[0] for word in given if word.startswith("--"))
-    for word in (name.replace("_", "-") for name in names):
-        if word not in known:
-            return did_you_mean(SYNONYMS.get(word, word), known, written="--{}")
+    for name in names:
+        if name.replace("_", "-") not in known:
+            guess = did_you_mean(SYNONYMS.get(name, name), known, written="--{}")
+            return f"there is no option --{name}{guess}"
     return ""
 
 
