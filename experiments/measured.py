@@ -106,11 +106,13 @@ def lead_with(arms: Mapping[str, list[Tuned]]) -> Gain:
 
 def random_children() -> dict[str, Gain]:
     """By how much random children kept by rollouts gain more than others on the same networks."""
-    ours = runs(study("minatar_random")[0], "random-rollouts", nodes=8)
+    results = study("minatar_random")[0]
+    ours = runs(results, "random-rollouts", nodes=8)
     networks = {row.network for row in ours}
     scoring, nodes, tuned = (study(f"minatar_{name}")[0] for name in ("scoring", "nodes", "tuned"))
     arms = {
         "ConQUR by rollouts, λ = 10": runs(scoring, "rollouts", 10.0, 8),
+        "the same without penalty": runs(results, "rollouts", nodes=8),
         "ConQUR by loss, λ = 10": runs(scoring, "conqur", 10.0, 8),
         "multi-DQN": runs(nodes, "multi-dqn", nodes=8),
         "the preset `tuned`": tuned.rows,

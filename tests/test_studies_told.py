@@ -374,12 +374,13 @@ def test_many_nodes_are_told_as_they_came_out():
 def test_random_children_are_told_as_they_came_out():
     found = words("results")
     results = study("minatar_random")[0]
-    assert (results.done, results.runs) == (14, 14)
+    assert (results.done, results.runs) == (28, 28)
     for name, gain in measured.random_children().items():
         assert f"| {name} | {measured.told(gain).replace('-', '−')} |" in found
-    ours = {row.network: row.frames for row in results.rows}
+    ours = {row.network: row.frames for row in measured.runs(results, "random-rollouts", nodes=8)}
     for name, algorithm, words_of in (
         ("scoring", "rollouts", "1.0"),
+        ("random", "rollouts", "1.0"),
         ("scoring", "conqur", "3.2"),
         ("nodes", "multi-dqn", "4.0"),
         ("tuned", None, "1.6"),
@@ -393,6 +394,18 @@ def test_random_children_are_told_as_they_came_out():
         assert len(theirs) == 14
         assert f"{statistics.mean(ours.values()) / statistics.mean(theirs):.1f}" == words_of
         assert f"| {words_of} times |" in found
+    by_game = {
+        (row.algorithm, row.game): [
+            run.gain for run in results.rows if run[1:3] == (row.game, row.algorithm)
+        ]
+        for row in results.rows
+    }
+    for game, ahead in (("SpaceInvaders", True), ("Asterix", False), ("Seaquest", False)):
+        random, learned = (
+            statistics.mean(by_game[name, f"MinAtar/{game}"])
+            for name in ("random-rollouts", "rollouts")
+        )
+        assert (random > learned) == ahead
 
 
 def test_the_penalty_without_the_search_is_told_as_it_came_out():
