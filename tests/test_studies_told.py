@@ -213,6 +213,20 @@ def test_the_search_study_is_told_as_it_came_out():
     assert "377 of 400 runs" in page
 
 
+def test_how_far_checkpoints_score_differently_is_told():
+    scores = collections.defaultdict(set)
+    for name in ("search", "nodes", "scoring", "random", "no_search"):
+        for row in study(f"minatar_{name}")[0].rows:
+            scores[row.network].add(row.checkpoint)
+    network, (low, high) = max(
+        ((name, (min(own), max(own))) for name, own in scores.items()),
+        key=lambda found: 1 - found[1][0] / found[1][1],
+    )
+    assert network == "networks/SpaceInvaders-4.safetensors"
+    told = f"by up to {100 * (1 - low / high):.0f} %: Space Invaders, network 4, "
+    assert f"{told}{high:.1f} and {low:.1f} points" in words("results")
+
+
 def test_the_preset_tuned_is_told_as_it_came_out():
     results, _ = study("minatar_tuned")
     found, readme = words("results"), words("README.md")
