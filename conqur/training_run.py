@@ -27,6 +27,7 @@ from conqur.runs.layout import LOG
 from conqur.training import CompiledTrainer, DataTrainer, HostTrainer, Member, Trainer
 from conqur.training_state import restored, save_state
 
+STOPPING = "Stopping, and saving first. Ctrl-C again: at once, without saving."
 DIVERGED = 1e10
 """Losses and values beyond this are those of a network that is lost."""
 
@@ -132,7 +133,7 @@ def run_training(
     returns = _returns_so_far(config, run)
     lap = time, last_save
     with (
-        stop_requested() as stop,
+        stop_requested(STOPPING) as stop,
         progress(
             total * config.num_envs,
             start=time * config.num_envs,

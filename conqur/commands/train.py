@@ -158,7 +158,6 @@ class Train:
 
     def _start(self, command: str) -> tuple[Path, "TrainConfig", "Outcome"]:
         from conqur.runs import RunDirectory
-        from conqur.training_run import run_training
 
         with named_as_typed(OPTIONS):
             config = self._config()
@@ -183,13 +182,25 @@ class Train:
                     self._say_which_game(config)
                     say(header(config, f"preset {self._preset()[0]}", folder))
                 _warn_of_shortness(config)
-                outcome = run_training(trainer, run, None, warn=warn, **self._how_to_run())
+                outcome = self._trained(trainer, run, None)
         return folder, config, outcome
+
+    def _trained(self, trainer: "Trainer", run: Any, checkpoint: Any) -> "Outcome":
+        from conqur.training_run import run_training
+
+        try:
+            return run_training(trainer, run, checkpoint, warn=warn, **self._how_to_run())
+        except KeyboardInterrupt:  # the second one, or one while programs are compiled
+            resume = _resume(trainer.config, run.path)
+            if run.last_step is None:
+                say(f"Nothing was saved yet. Begin again in its folder with: {resume}")
+            else:
+                say(f"Step {run.last_step:,} was saved last. Go on with: {resume}")
+            raise
 
     def _go_on(self, command: str) -> tuple[Path, "TrainConfig", "Outcome"]:
         from conqur.runs import RunDirectory, RunError
         from conqur.training import HostTrainer
-        from conqur.training_run import run_training
 
         if self.run_dir is None:
             raise UsageError("--resume needs --run-dir: which run is to go on?")
@@ -215,7 +226,7 @@ class Train:
                         say("The run has all its steps: --steps with a larger number goes on.")
                     elif isinstance(trainer, HostTrainer):
                         say("Games are first played again up to where they were.")
-                outcome = run_training(trainer, run, checkpoint, warn=warn, **self._how_to_run())
+                outcome = self._trained(trainer, run, checkpoint)
         return self.run_dir, config, outcome
 
     def _say_which_game(self, config: "TrainConfig") -> None:
@@ -308,10 +319,15 @@ class Train:
                 f"Next: {shlex.join(['conqur', 'evaluate', str(folder)])}"
             )
         else:
-            named = [config.environment] if is_code(config.environment) else []
-            resume = shlex.join(["conqur", "train", *named, "--resume", "--run-dir", str(folder)])
+            resume = _resume(config, folder)
             line = f"Stopped at step {outcome.step:,}; all is saved. Go on with: {resume}"
         print(line, file=sys.stderr if self.json else sys.stdout)
+
+
+def _resume(config: "TrainConfig", folder: Path) -> str:
+    """What is typed to go on with a run."""
+    named = [config.environment] if is_code(config.environment) else []
+    return shlex.join(["conqur", "train", *named, "--resume", "--run-dir", str(folder)])
 
 
 @contextlib.contextmanager

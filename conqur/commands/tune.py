@@ -246,14 +246,16 @@ class Tune:
                     say(_header(config, f"preset {self.preset or 'quick'}", folder))
                     if tuning.place is not None:
                         say_how_it_sees(tuning.place)
-                self._warn_of_what_is_not_learned(config)
+                self._warn_of_what_has_no_effect(config)
                 if original is not None and network.format != "conqur":
                     keep_original(run, original)
                 run.write_network("checkpoint.safetensors", to_bytes(network))
                 return folder, self._search(tuning, run, None)
 
-    def _warn_of_what_is_not_learned(self, config: "TuneConfig") -> None:
-        """Without gradient steps some settings have no effect, as with the default preset."""
+    def _warn_of_what_has_no_effect(self, config: "TuneConfig") -> None:
+        """Some settings have no effect beside others, as with the default preset."""
+        if config.search == "independent" and self.children is not None:
+            warn("independent nodes have greedy labels: --children will change nothing")
         if config.updates:
             return
         if config.search == "independent":

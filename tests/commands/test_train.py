@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from tiny_runs import CARTPOLE, MINATAR, digests, results, sentence
 
-import conqur.training
 from conqur import training_run
 from conqur.cli import parse, whole_number
 from conqur.commands.train import SETTINGS, Train
@@ -24,12 +23,13 @@ from conqur.environments.atari import PREPROCESSING
 from conqur.environments.data import FixedData, load_data, save_data
 from conqur.environments.gymnasium_env import GymnasiumEnvironment
 from conqur.runs import RunDirectory
+from conqur.training import HostTrainer
 
 
 @pytest.fixture
 def interrupted(monkeypatch):
     """Sends this process a signal in the middle of a step of training."""
-    real = conqur.training.HostTrainer.step
+    real = HostTrainer.step
 
     def at(time, number):
         def step(self, members, now, end):
@@ -37,7 +37,7 @@ def interrupted(monkeypatch):
                 signal.raise_signal(number)
             return real(self, members, now, end)
 
-        monkeypatch.setattr(conqur.training.HostTrainer, "step", step)
+        monkeypatch.setattr(HostTrainer, "step", step)
 
     return at
 
@@ -164,6 +164,23 @@ def test_signals_save_and_the_run_goes_on_as_told(
     status, out, err = conqur(*shlex.split(stopped[2])[1:])
     assert status == 0, err
     assert results(folder) == results(cartpole)
+
+
+def test_a_second_ctrl_c_says_what_was_saved(conqur, tmp_path, monkeypatch):
+    real = HostTrainer.step
+
+    def step(self, members, time, end):
+        if time == 10:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        return real(self, members, time, end)
+
+    monkeypatch.setattr(HostTrainer, "step", step)
+    status, _, err = conqur("train", *CARTPOLE, "--run-dir", tmp_path / "run")
+    assert status == 130
+    assert "Nothing was saved yet. Begin again in its folder with: conqur train --resume" in (
+        " ".join(err.split())
+    )
 
 
 def test_a_signal_at_the_very_end_does_no_harm(conqur, cartpole, tmp_path, monkeypatch):

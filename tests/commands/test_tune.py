@@ -490,13 +490,15 @@ def test_what_has_no_effect_without_learning_is_said(network, capsys):
         ),
         ({"search": "independent"}, "independent nodes stay copies of the checkpoint"),
         ({"preset": "paper-8", "updates": 0}, ""),
+        ({"preset": "paper-8", "search": "independent"}, ""),
+        ({"preset": "paper-8", "search": "independent", "children": "strict"}, "--children will"),
         ({"penalty_weight": 10.0, "updates": 5}, ""),
         ({"preset": "paper-8"}, ""),
         ({}, ""),
     ):
         command = Tune(network, **given)
         config = command._config(load(network))
-        command._warn_of_what_is_not_learned(config)
+        command._warn_of_what_has_no_effect(config)
         err = re.sub(r"\s+", " ", capsys.readouterr().err)
         assert words in err
         assert bool(words) == bool(err)
