@@ -95,7 +95,7 @@ class Screen(Display):
             TextColumn("level"),
             MofNCompleteColumn(),
             BarColumn(),
-            TimeRemainingColumn(),
+            TimeRemainingColumn(elapsed_when_finished=True),  # nodes are then chosen among
             TextColumn("{task.description}"),
         )
         self._task = self._progress.add_task("starting", total=shown.levels, completed=shown.begun)
