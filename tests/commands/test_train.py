@@ -221,7 +221,7 @@ def test_steps_are_those_asked_for_and_may_be_raised(conqur, tmp_path, kind):
     assert logged_steps(folder) == [80, 160, 240, 320]
     assert results(folder) == results(whole)
     assert json.loads((folder / "config.json").read_text())["steps"] == 320
-    status, _, err = conqur("train", *again)
+    status, _, err = conqur("train", "--resume", "--run-dir", folder)
     assert "The run has all its steps: --steps with a larger number goes on." in err
     assert results(folder) == results(whole)
 
