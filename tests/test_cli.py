@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import gc
 import json
 import os
 import pty
@@ -278,6 +279,7 @@ except KeyboardInterrupt:
 
 
 def test_an_interrupt_that_jax_would_drop_is_heard():
+    assert _interrupt.DROPPING in [callback.__name__ for callback in gc.callbacks]  # JAX's own
     code = WHILE_GARBAGE_IS_COLLECTED.format(name=_interrupt.DROPPING)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("heard\n", "")
