@@ -328,6 +328,19 @@ def test_runs_in_the_results_are_told_as_they_were(folder):
     )
 
 
+def test_how_long_an_atari_game_takes_is_told_as_it_was():
+    found = json.loads((ROOT / "results/tuning/krull_default.json").read_text())["summary"]
+    chosen, told = found["chosen"], words("results")
+    assert f"only one of it: {found['seconds']:.0f} seconds" in told
+    low, high = (f"{end:.1f}".replace("-", "−") for end in chosen["gain_interval"])
+    ahead = f"{chosen['gain']:.1f} points ahead of {chosen['checkpoint']:,.1f}"
+    assert f"{ahead} (95 % interval {low} to {high})" in told
+    assert found["handed_back"] == "checkpoint"
+    assert f"takes {found['seconds'] / 60:.0f} minutes there, and gains nothing" in words(
+        "README.md"
+    )
+
+
 def test_appendix_a_is_told_as_it_came_out():
     with (ROOT / "results/appendix_a/ends.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["discount"] == "1.0"]
