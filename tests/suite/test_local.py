@@ -70,16 +70,21 @@ LONG = ("--steps", "6000", "--learning-starts", "100", "--log-every", "200")
 def test_what_is_killed_and_stopped_ends_as_if_nothing_had_been(tmp_path):
     job = Job("one", ("train", "CartPole-v1", *LONG), {"game": "CartPole-v1"}, 3)
     undisturbed = trained(tmp_path / "alone", ("CartPole-v1", *LONG))
-    done = []
+    rows_at_signals = []
+
+    def rows():
+        log = job.folder(tmp_path) / "log.jsonl"
+        return log.read_text().count("\n") if log.exists() else 0
 
     def disturb(busy, waiting):
-        log = job.folder(tmp_path) / "log.jsonl"
-        rows = log.read_text().count("\n") if log.exists() else 0
-        if not done and rows > 2:
-            (worker,) = _children("conqur.suite.worker")
-            done.append(os.kill(worker, signal.SIGKILL))
-        elif len(done) == 1 and rows > 6 and _children("conqur.suite.worker"):
-            done.append(os.kill(os.getpid(), signal.SIGTERM))
+        workers = _children("conqur.suite.worker")
+        if not rows_at_signals and rows() > 2:
+            os.kill(*workers, signal.SIGKILL)
+            rows_at_signals.append(rows())
+        elif len(rows_at_signals) == 1 and rows() > rows_at_signals[0] and workers:
+            # What is logged now is the second worker's: it has begun to train.
+            os.kill(os.getpid(), signal.SIGTERM)
+            rows_at_signals.append(rows())
 
     outcome = run_locally([job], tmp_path, workers=1, retries=1, show=disturb)
     assert (outcome.failed, outcome.stopped_by) == ((), signal.SIGTERM)
