@@ -69,7 +69,7 @@ def main() -> None:
     """Run the command line of this process and exit: 0 done, 1 the job failed, 2 wrong use."""
     status = run(sys.argv[1:])
     if status in (INTERRUPTED, TERMINATED):
-        # At once: threads that still compile or compute would crash when their memory is taken.
+        # At once: the interpreter's own end was seen to crash while JAX still computes.
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:  # as where it was closed
                 with contextlib.suppress(OSError, ValueError):

@@ -450,6 +450,7 @@ def test_the_penalty_without_the_search_is_told_as_it_came_out():
     more = [row for row in measured.chosen_by(more, "loss") if "SpaceInvaders" in row.game]
     told = measured.with_minus(measured.told(measured.gain(more)))
     assert f"the same arm gains {told} by the loss" in found
+    assert f"on ten others it gains {told} checkpoints" in found
     for rows in (one, ten):
         behind = measured.against(arms["multi-DQN"], rows)
         assert f"{behind.value:.2f} ({behind.low:.2f} to {behind.high:.2f})" in found
