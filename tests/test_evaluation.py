@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from conqur.environments import Spec, Step, VectorEnvironment, first_stack, make, push
-from conqur.environments.grouped import Grouped
+from conqur.environments.separate import Separate
 from conqur.evaluation import Evaluation, compiled, episodes, evaluate, rounds
 from conqur.evaluation.acting import episode_seeds
 
@@ -161,7 +161,7 @@ def test_what_compiles_scores_as_step_by_step(monkeypatch, rule, patience, copie
     settings = {"policies": 3, "epsilon": 0.2, "seed": 4, **rule}
     q = Chaos.of(compiled.spec, 3)
     found = evaluate(q, compiled, **settings)
-    hosted = Grouped(lambda size: make("MinAtar/Breakout", size), num_envs, num_envs)
+    hosted = Separate(lambda: make("MinAtar/Breakout", 1), num_envs)
     assert found == evaluate(q, hosted, **settings)
     assert len({result.lengths for result in found}) > 1
 
@@ -256,18 +256,17 @@ def test_games_that_are_over_are_no_longer_looked_at_which_changes_no_score(monk
 def test_games_that_are_over_are_left_standing_which_changes_no_score():
     steps = []
 
-    def made(copies):
-        environment = make("CartPole-v1", copies)
+    def made():
+        environment = make("CartPole-v1", 1)
         send = environment.send
-        environment.send = lambda actions: (steps.append(copies), send(actions))[1]
+        environment.send = lambda actions: (steps.append(1), send(actions))[1]
         return environment
 
     options = {"policies": 3, "episodes": 8, "epsilon": 0.1, "seed": 5}
     together = evaluate(Balance(WEIGHTS), make("CartPole-v1", 24), **options)
-    apart = evaluate(Balance(WEIGHTS), Grouped(made, 24, 2), **options)
+    apart = evaluate(Balance(WEIGHTS), Separate(made, 24), **options)
     assert apart == together
-    pairs = [max(r.lengths[i : i + 2]) for r in apart for i in range(0, 8, 2)]
-    assert sum(steps) == 2 * sum(pairs)  # a group of two until both are over, and no longer
+    assert len(steps) == sum(sum(result.lengths) for result in apart)
 
 
 def test_exploration_rate_and_choice():

@@ -122,6 +122,10 @@ class VectorEnvironment(abc.ABC):
     def rest(self, resting: Bool[np.ndarray, " N"]) -> None:  # noqa: B027 (a hint)
         """Say which copies nobody looks at until the next `reset`; they need not be stepped."""
 
+    def resize(self, num_envs: int) -> bool:
+        """Be `num_envs` copies from the next `reset` on; False if that takes a new environment."""
+        return num_envs == self.num_envs
+
     def render(self) -> np.ndarray:
         """A picture of the first environment for people, RGB, [H, W, 3]."""
         raise NotImplementedError(f"{self.spec.name} was not made with render=True")

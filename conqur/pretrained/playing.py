@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING
 
 from conqur.environments import VectorEnvironment, make
 from conqur.environments.data import is_data
-from conqur.environments.grouped import Grouped
+from conqur.environments.separate import Separate
 from conqur.pretrained.network import Pretrained
 
 if TYPE_CHECKING:
     from conqur.environments.atari import Preprocessing
-
-GROUP = 4
-"""Emulators that rest together: games are of very different lengths."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +75,9 @@ class Arena:
             return make(self.name, copies, preprocessing=self.preprocessing, render=render)
         from conqur.environments.atari import make_atari
 
-        one_thread = partial(make_atari, self.name, preprocessing=self.preprocessing, threads=1)
-        return Grouped(one_thread, copies, GROUP)
+        # Games are of very different lengths: those that are over must not be played on.
+        one = partial(make_atari, self.name, 1, preprocessing=self.preprocessing, threads=1)
+        return Separate(one, copies)
 
 
 def arena(

@@ -208,7 +208,7 @@ class Rollouts:
 
     def _environment(self, copies: int) -> VectorEnvironment:
         """So many copies; there is one such environment at a time, as emulators take memory."""
-        if self._environment_now is None or self._environment_now.num_envs != copies:
+        if self._environment_now is None or not self._environment_now.resize(copies):
             self.close()
             self._environment_now = self._make(copies)
         return self._environment_now

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from conqur.environments import make
+from conqur.environments.separate import Separate
 from conqur.evaluation import Evaluation, evaluate
 from conqur.regressor import Architecture, initial_regressor
 from conqur.search.approximator import LinearTuning, WholeNetwork
@@ -52,6 +53,21 @@ def test_more_nodes_than_fit_at_once_are_played_in_parts(monkeypatch):
     assert done == sorted(done)
     assert done[-1] == 1
     assert played.frames == sum(e.frames for e in whole)
+
+
+def test_copies_are_kept_for_what_is_played_next():
+    body, thetas = heads(3)
+    made = []
+
+    def one():
+        made.append(make("CartPole-v1", 1))
+        return made[-1]
+
+    apart = Rollouts(LinearTuning(body), lambda copies: Separate(one, copies), frame_skip=1)
+    for episodes in (2, 4, 3):
+        found = apart.play(thetas, episodes=episodes, seed=episodes)
+        assert found == rollouts(body).play(thetas, episodes=episodes, seed=episodes)
+    assert len(made) == 3 * 4
 
 
 def test_regressors_that_are_the_same_play_once():
