@@ -10,7 +10,7 @@ import pytest
 
 from conqur.environments import Spec, Step, VectorEnvironment, first_stack, make, push
 from conqur.environments.separate import Separate
-from conqur.evaluation import Evaluation, compiled, episodes, evaluate, rounds
+from conqur.evaluation import Evaluation, Policies, compiled, episodes, evaluate, rounds
 from conqur.evaluation.acting import episode_seeds
 
 
@@ -48,7 +48,7 @@ class Script(VectorEnvironment):
         return np.stack([self.clock % 7 + 1, self.clock % 5 + 1], axis=1).astype(np.uint8)
 
 
-class Balance(eqx.Module):
+class Balance(Policies):
     """A linear policy for each of K: push towards where the pole falls, or nearly so."""
 
     weights: jax.Array  # [K, 4]
@@ -56,6 +56,9 @@ class Balance(eqx.Module):
     def __call__(self, observations):
         push = jnp.einsum("kef,kf->ke", observations, self.weights)
         return jnp.stack([-push, push], axis=-1)
+
+    def some(self, numbers):
+        return Balance(self.weights[numbers])
 
 
 WEIGHTS = jnp.array([[0.0, -0.5, 0.0, 1.0], [0.0, 0.0, 0.3, 1.0], [0.0, 0.0, 1.0, 0.0]])
@@ -251,6 +254,32 @@ def test_games_that_are_over_are_no_longer_looked_at_which_changes_no_score(monk
     assert results[0] == results[1]
     assert len({length for result in results[0] for length in result.lengths}) > 10
     assert set(shapes) == {(3, 8), (3, 2), (3, 1)}  # these are programs: q is seen once for each
+
+
+def test_policies_that_are_done_are_no_longer_asked_which_changes_no_score(monkeypatch):
+    shapes = []
+
+    class Watched(Balance):
+        def __call__(self, observations):
+            shapes.append(observations.shape[:2])
+            return super().__call__(observations)
+
+        def some(self, numbers):
+            return Watched(self.weights[numbers])
+
+    # The second of five holds the pole for long, the others let it fall: it plays on alone.
+    weights = jnp.zeros((5, 4)).at[1].set(WEIGHTS[0])
+    options = {"policies": 5, "episodes": 4, "epsilon": 0.1, "seed": 5}
+    function = Balance(weights).__call__
+    whole = evaluate(lambda seen: function(seen), make("CartPole-v1", 20), **options)
+    monkeypatch.setattr(rounds, "FEW", 1)
+    parts = evaluate(Watched(weights), make("CartPole-v1", 20), **options)
+    assert parts == whole
+    assert min(parts[1].lengths) > max(
+        length for r in parts[:1] + parts[2:] for length in r.lengths
+    )
+    assert set(shapes) >= {(5, 4), (2, 4)}
+    assert (1, 1) in shapes
 
 
 def test_games_that_are_over_are_left_standing_which_changes_no_score():

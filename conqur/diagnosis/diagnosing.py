@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import jax
 import numpy as np
 
 from conqur.config import clips_rewards
@@ -26,7 +25,7 @@ from conqur.pretrained import Pretrained
 from conqur.pretrained.playing import Arena, arena
 from conqur.regressor import Dense
 from conqur.search.approximator import LinearTuning
-from conqur.search.rollouts import Policies
+from conqur.search.rollouts import Players
 
 NOISE_DRAWS = 16
 """Of noise on a head, for each size."""
@@ -157,12 +156,10 @@ def played(
 ) -> tuple[Worth, ...]:
     """What heads on a network's features promise and earn, on common starts."""
     approximator = LinearTuning(network.regressor.body)
-    axes = approximator.node_axes(heads[0])
-    stacked = jax.tree.map(lambda axis, *leaves: np.stack(leaves, axis), axes, *heads)
     environment = place.make(len(heads) * episodes)
     try:
         return play(
-            Policies(approximator, stacked),
+            Players.of(approximator, heads),
             environment,
             policies=len(heads),
             discount=discount,

@@ -8,12 +8,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
 from conqur.environments.interface import VectorEnvironment
-from conqur.evaluation.acting import act, checked_actions, episode_seeds
+from conqur.evaluation.acting import Policies, act, checked_actions, episode_seeds
 from conqur.evaluation.episodes import Budget, Play
 
 REPORT_EVERY = 100
 """Steps between two reports of progress."""
-FEW = 16
+FEW = 4
 """So many games are not worth another compiled program for fewer."""
 
 
@@ -33,6 +33,7 @@ def play_round(
     seeds, keys = episode_seeds(seed, range(first, first + copies))
     frames, reset = environment.reset(seeds * policies), np.ones(environment.num_envs, bool)
     table = _Table(
+        q=q,
         copies=np.arange(environment.num_envs).reshape(policies, copies),
         observations=jnp.zeros((policies, copies, *spec.observation_shape), spec.frame_dtype),
         keys=jnp.broadcast_to(keys, (policies, copies)),
@@ -47,7 +48,7 @@ def play_round(
         everything = table.copies.size == environment.num_envs
         seen = slice(None) if everything else np.ravel(table.copies)
         observations, chosen, _ = act(
-            q,
+            table.q,
             spec,
             table.observations,
             frames[seen],
@@ -69,26 +70,43 @@ def play_round(
 
 
 class _Table(NamedTuple):
-    """The games that are looked at: as many of every policy."""
+    """The games that are looked at: as many of every policy that has some."""
 
+    q: Callable[[Any], Any]
+    """Of these policies."""
     copies: Int[np.ndarray, "K E"]
     """Their places in the environment."""
     observations: Array
     """[K, E, *observation_shape]."""
     keys: Key[Array, "K E"]
 
-    def smaller(self, going_on: Bool[np.ndarray, "K C"]) -> "_Table":
-        """A quarter of it, if all games that go on have room there.
+    def smaller(self, going_on: Bool[np.ndarray, "P C"]) -> "_Table":
+        """A quarter of the policies, and of each one's games, if all that go on have room there.
 
         Args:
             going_on: which of all copies have to go on.
         """
-        policies, size = self.copies.shape
         wanted = np.ravel(going_on)[self.copies]
-        quarter = -(-size // 4)
-        full = wanted.sum(axis=1).max() > quarter
-        if full or quarter == size or policies * size <= FEW:
+        if wanted.size <= FEW:
             return self
-        kept = np.argsort(~wanted, axis=1, kind="stable")[:, :quarter]
-        places = (np.arange(policies)[:, None], kept)
-        return _Table(self.copies[places], self.observations[places], self.keys[places])
+        table, policies = self, _quarter(wanted.any(axis=1))
+        if isinstance(self.q, Policies) and len(policies) < len(wanted):
+            table, wanted = table.of(self.q.some(policies), policies), wanted[policies]
+        games = wanted.shape[1]
+        quarter = -(-games // 4)
+        if quarter < games and wanted.sum(axis=1).max() <= quarter:
+            kept = np.argsort(~wanted, axis=1, kind="stable")[:, :quarter]
+            table = table.of(table.q, np.arange(len(wanted))[:, None], kept)
+        return table
+
+    def of(self, q: Callable[[Any], Any], *places: Int[np.ndarray, "..."]) -> "_Table":
+        """Only some of the games, of the policies in `q`."""
+        return _Table(q, self.copies[places], self.observations[places], self.keys[places])
+
+
+def _quarter(wanted: Bool[np.ndarray, " K"]) -> Int[np.ndarray, " J"]:
+    """The places of a quarter with all that are wanted; of all where that has no room."""
+    quarter = -(-len(wanted) // 4)
+    if wanted.sum() > quarter:
+        return np.arange(len(wanted))
+    return np.sort(np.argsort(~wanted, kind="stable")[:quarter])

@@ -8,15 +8,15 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import safetensors
 import safetensors.numpy
 from jax.tree_util import keystr
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
+from conqur.evaluation.acting import Policies
 from conqur.pretrained.format import Content, Format
 from conqur.pretrained.network import Pretrained
 from conqur.regressor import Architecture, Regressor, initial_regressor
@@ -115,7 +115,7 @@ def read_native(path: Path) -> Pretrained:
     return network
 
 
-class Together(eqx.Module):
+class Together(Policies):
     """K regressors of one architecture that answer side by side."""
 
     regressors: Regressor
@@ -124,6 +124,10 @@ class Together(eqx.Module):
     def __call__(self, observations: Array) -> Float[Array, "K E A"]:
         """Q-values of observations [K, E, ...]: regressor k answers for [k]."""
         return jax.vmap(lambda regressor, seen: regressor(seen))(self.regressors, observations)
+
+    def some(self, numbers: Int[np.ndarray, " J"]) -> "Together":
+        """Those with these numbers."""
+        return Together(jax.tree.map(lambda leaf: leaf[numbers], self.regressors))
 
 
 def together(networks: Sequence[Pretrained]) -> Together:

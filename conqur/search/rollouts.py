@@ -8,14 +8,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from conqur.environments.interface import VectorEnvironment
 from conqur.environments.jax_env import HostedJax
-from conqur.evaluation import Evaluation, evaluate
+from conqur.evaluation import Evaluation, Policies, evaluate
 from conqur.search.approximator import Approximator
 from conqur.search.saving import digest
 
@@ -47,12 +46,19 @@ class Standing(NamedTuple):
     episodes: int
 
 
-class Policies(eqx.Module):
+class Players(Policies):
     """K nodes as one function for `conqur.evaluation.evaluate`."""
 
     approximator: Approximator
     thetas: Any
     """With an axis K."""
+
+    @classmethod
+    def of(cls, approximator: Approximator, thetas: Sequence[Any]) -> "Players":
+        """Nodes, by their regressors."""
+        axes = approximator.node_axes(thetas[0])
+        stacked = jax.tree.map(lambda axis, *leaves: np.stack(leaves, axis), axes, *thetas)
+        return cls(approximator, jax.device_put(stacked))
 
     def __call__(self, observations: Array) -> Float[Array, "K E A"]:
         """Q-values of observations [K, E, ...]: node k answers for [k]."""
@@ -62,6 +68,12 @@ class Policies(eqx.Module):
         features = features.reshape(policies, copies, *features.shape[1:])
         axes = self.approximator.node_axes(self.thetas)
         return jax.vmap(self.approximator.predict, (axes, 0))(self.thetas, features)
+
+    def some(self, numbers: Int[np.ndarray, " J"]) -> "Players":
+        """Those with these numbers."""
+        axes = self.approximator.node_axes(self.thetas)
+        thetas = jax.tree.map(lambda axis, leaf: leaf.take(numbers, axis), axes, self.thetas)
+        return Players(self.approximator, thetas)
 
 
 class Rollouts:
@@ -190,11 +202,9 @@ class Rollouts:
         for first in range(0, len(thetas), at_once):
             part = list(thetas[first : first + at_once])
             padded = [*part, *[part[0]] * (at_once - len(part))]
-            axes = self._approximator.node_axes(part[0])
-            stacked = jax.tree.map(lambda axis, *leaves: np.stack(leaves, axis), axes, *padded)
             part_of = _part_of(self.watch, first / len(thetas), at_once / len(thetas))
             found += evaluate(
-                Policies(self._approximator, stacked),
+                Players.of(self._approximator, padded),
                 environment,
                 policies=at_once,
                 episodes=episodes,

@@ -9,7 +9,7 @@ from conqur.environments.separate import Separate
 from conqur.evaluation import Evaluation, evaluate
 from conqur.regressor import Architecture, initial_regressor
 from conqur.search.approximator import LinearTuning, WholeNetwork
-from conqur.search.rollouts import Policies, Rollouts
+from conqur.search.rollouts import Players, Rollouts
 
 ARCHITECTURE = Architecture("mlp", (4,), 2, (8,))
 
@@ -194,8 +194,5 @@ def test_the_body_runs_once_a_step_for_all_nodes(copies):
 
     body, thetas = heads(2)
     approximator = Counting(body)
-    axes = approximator.node_axes(thetas[0])
-    stacked = jax.tree.map(lambda axis, *leaves: np.stack(leaves, axis), axes, *thetas)
-    stacked = jax.tree.map(jax.numpy.asarray, stacked)
-    Policies(approximator, stacked)(jax.numpy.zeros((2, copies, 4)))
+    Players.of(approximator, thetas)(jax.numpy.zeros((2, copies, 4)))
     assert seen == [(2 * copies, 4)]
