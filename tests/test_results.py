@@ -528,3 +528,28 @@ def test_what_is_told_of_low_temperatures_is_what_came_out():
         r for r in runs if r.network.startswith("Seaquest") and (r.arm, r.weight) == ("ρ", 0)
     ]
     assert all(run.commit and run.score / run.checkpoint > 0.6 for run in seaquest)
+
+
+def test_searches_beside_one_another_are_told_as_fast_as_they_were():
+    with (ROOT / "results/search/together_gpu.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    at = collections.defaultdict(dict)
+    for row in rows:
+        at[row["run"]][int(row["seconds"])] = int(row["level"])
+    first, last = 121, 482
+    levels = {run: found[last] - found[first] for run, found in at.items()}
+    assert len(levels) == 14
+    speed = words("results/speed.md")
+    assert f"Between {first} and {last} seconds" in speed
+    rate = sum(levels.values()) * 10_000 / (last - first)
+    assert f"collected {round(rate, -2):,.0f} transitions a second" in speed
+    each = {run: 60 * count / (last - first) for run, count in levels.items()}
+    up, krull = (
+        next(rate for run, rate in each.items() if run.startswith(game))
+        for game in ("UpNDown", "Krull")
+    )
+    others = [rate for run, rate in each.items() if not run.startswith(("UpNDown", "Krull"))]
+    told = "{:.1f} levels a minute in UpNDown, {:.1f} in Krull, {:.1f} to {:.1f} in the other games"
+    assert told.format(up, krull, min(others), max(others)) in speed
+    busy = [int(row["busy_cores_percent"]) for row in rows]
+    assert f"The cores were {min(busy)} to {max(busy)} % busy" in speed
