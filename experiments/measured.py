@@ -19,6 +19,8 @@ from conqur.suite.tables import Tuned
 
 RESULTS = Path(__file__).parent.parent / "results"
 WEIGHTS = ("1", "10", "100", "1,000")
+GAMES = ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
+"""Of MinAtar."""
 
 
 @functools.cache
@@ -52,6 +54,11 @@ def both(results: Results, nodes: int) -> dict[str, list[Tuned]]:
         name: [row for row in rows if row.network in networks and games.count(row.game) > 1]
         for name, rows in arms.items()
     }
+
+
+def own_game(rows: Iterable[Tuned], name: str) -> list[Tuned]:
+    """Those of a game of MinAtar."""
+    return [row for row in rows if row.game == f"MinAtar/{name}"]
 
 
 def by_own_score(row: Tuned) -> Tuned:

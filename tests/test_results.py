@@ -11,6 +11,7 @@ import statistics
 import holding
 import numpy as np
 import pytest
+from measured import student
 from told import ROOT, text, words
 
 import conqur
@@ -553,3 +554,26 @@ def test_searches_beside_one_another_are_told_as_fast_as_they_were():
     assert told.format(up, krull, min(others), max(others)) in speed
     busy = [int(row["busy_cores_percent"]) for row in rows]
     assert f"The cores were {min(busy)} to {max(busy)} % busy" in speed
+
+
+def test_what_labels_promise_is_told_as_it_was_measured():
+    found = json.loads((ROOT / "results/diagnosis/minatar_breakout.json").read_text())
+    plain, penalised = (found[name] for name in ("plain", "penalised"))
+    more = student(
+        after["worth"]["excess"] - before["worth"]["excess"]
+        for before, after in zip(plain["repetitions"], penalised["repetitions"], strict=True)
+    )
+    balance = plain["balance"]
+    one, other = (
+        "{:.2f} ({:.2f} to {:.2f})".format(own["mean"], *own["interval"])
+        for own in (balance["excess"], penalised["balance"]["excess"])
+    )
+    exact = words("results/exact.md")
+    assert f"labels are {balance['promised']['mean']:.2f} on average" in exact
+    assert f"it earns {balance['earned']['mean']:.2f} from there" in exact
+    assert f"they promise {one} too much" in exact
+    assert f"labels promise {other} too much" in exact
+    assert "too much, {:.2f} ({:.2f} to {:.2f}) more".format(*more) in exact
+    assert f"promise {balance['excess']['mean']:.1f} points more than the policy earns" in words(
+        "results"
+    )
