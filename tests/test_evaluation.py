@@ -278,8 +278,29 @@ def test_policies_that_are_done_are_no_longer_asked_which_changes_no_score(monke
     assert min(parts[1].lengths) > max(
         length for r in parts[:1] + parts[2:] for length in r.lengths
     )
-    assert set(shapes) >= {(5, 4), (2, 4)}
+    assert shapes[0] == (5, 4)
     assert (1, 1) in shapes
+
+
+def test_no_program_is_made_that_is_passed_over_in_the_same_step(monkeypatch):
+    """Sixteen policies of which all but one end at once: not first four of them, then one."""
+    shapes = []
+
+    class Watched(Policies):
+        count: int
+
+        def __call__(self, observations):
+            shapes.append(observations.shape[:2])
+            return always(1)(observations)
+
+        def some(self, places):
+            return Watched(len(places))
+
+    monkeypatch.setattr(rounds, "FEW", 1)
+    lengths = iter([30, *[2] * 15])
+    environment = Script(16, length=lambda seed: next(lengths))
+    evaluate(Watched(16), environment, policies=16, episodes=1, epsilon=0)
+    assert shapes == [(16, 1), (1, 1)]
 
 
 def test_games_that_are_over_are_left_standing_which_changes_no_score():

@@ -1,10 +1,13 @@
 """Copies of an environment that are apart: one that is done with is left standing."""
 
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from jaxtyping import Bool, Int
 
+from conqur import _checks
 from conqur.environments.interface import Step, VectorEnvironment
 
 
@@ -23,22 +26,26 @@ class Separate(VectorEnvironment):
         """
         self._make = make
         self._copies: list[VectorEnvironment] = []
-        self._awake = np.ones(num_envs, bool)
+        self._awake = np.zeros(0, bool)
         self._last: Step
         self.resize(num_envs)
         self.spec = self._copies[0].spec
 
     def resize(self, num_envs: int) -> bool:
         """Be so many from the next `reset` on; those that are not needed wait until they are."""
-        missing = num_envs - len(self._copies)
+        missing = _checks.count("num_envs", num_envs) - len(self._copies)
         self._copies += [self._make() for _ in range(missing)]
         self.num_envs = num_envs
         return True
 
     def reset(self, seeds: Sequence[int]) -> np.ndarray:
         """Begin new episodes everywhere: all are awake."""
+        seeds = _checks.index_array("seeds", seeds, self.num_envs).tolist()
         copies = self._copies[: self.num_envs]
-        frames = np.concatenate([c.reset([seed]) for c, seed in zip(copies, seeds, strict=True)])
+        # In threads: an emulator takes 0.07 s to begin with another seed.
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            firsts = threads.map(_begin, copies, [[seed] for seed in seeds])
+            frames = np.concatenate(list(firsts))
         nothing = np.zeros(self.num_envs, bool)
         self._awake = ~nothing
         self._last = Step(frames, np.zeros(self.num_envs, np.float32), nothing, nothing, ~nothing)
@@ -50,6 +57,11 @@ class Separate(VectorEnvironment):
 
     def send(self, actions: Int[np.ndarray, " N"]) -> None:
         """Start a step in all copies that are awake."""
+        if len(self._awake) != self.num_envs:
+            raise ValueError(f"{self.spec.name} has to be reset before its first step")
+        actions = _checks.action_array(
+            "actions", actions, length=self.num_envs, num_actions=len(self.spec.actions)
+        )
         for i in np.flatnonzero(self._awake):
             self._copies[i].send(actions[i : i + 1])
 
@@ -65,6 +77,10 @@ class Separate(VectorEnvironment):
         return self._last
 
     def close(self) -> None:
-        """Release all copies."""
+        """Release all copies, those that wait included."""
         for copy in self._copies:
             copy.close()
+
+
+def _begin(copy: VectorEnvironment, seeds: Sequence[int]) -> np.ndarray:
+    return copy.reset(seeds)

@@ -7,7 +7,7 @@ other policies nor the number of copies of the environment change a policy's sco
 rounding: a network's last bits may differ between batch sizes, and turn a tie.)
 """
 
-from conqur.evaluation.acting import Policies
 from conqur.evaluation.evaluating import Evaluation, evaluate
+from conqur.policies import Policies
 
 __all__ = ["Evaluation", "Policies", "evaluate"]

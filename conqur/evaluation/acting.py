@@ -1,6 +1,5 @@
 """How policies act: ε-greedily, with the random numbers of the episode."""
 
-import abc
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,18 +10,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from conqur.environments.interface import Spec, push
-
-
-class Policies(eqx.Module):
-    """K policies as one function that can also be had of some of them."""
-
-    @abc.abstractmethod
-    def __call__(self, observations: Array) -> Float[Array, "K E A"]:
-        """Q-values of observations [K, E, ...]: policy k answers for [k]."""
-
-    @abc.abstractmethod
-    def some(self, numbers: Int[np.ndarray, " J"]) -> "Policies":
-        """Those with these numbers, in this order."""
 
 
 @eqx.filter_jit

@@ -8,13 +8,15 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
 from conqur.environments.interface import VectorEnvironment
-from conqur.evaluation.acting import Policies, act, checked_actions, episode_seeds
+from conqur.evaluation.acting import act, checked_actions, episode_seeds
 from conqur.evaluation.episodes import Budget, Play
+from conqur.policies import Policies
 
 REPORT_EVERY = 100
 """Steps between two reports of progress."""
-FEW = 4
-"""So many games are not worth another compiled program for fewer."""
+FEW, FEW_PICTURES = 16, 4
+"""So many games are not worth another compiled program for fewer. Networks that see pictures take
+long: with four fewer rows a program of Nature's pays after about a thousand steps on a CPU."""
 
 
 def play_round(
@@ -32,6 +34,7 @@ def play_round(
     copies = environment.num_envs // policies
     seeds, keys = episode_seeds(seed, range(first, first + copies))
     frames, reset = environment.reset(seeds * policies), np.ones(environment.num_envs, bool)
+    few = FEW if len(spec.observation_shape) == 1 else FEW_PICTURES
     table = _Table(
         q=q,
         copies=np.arange(environment.num_envs).reshape(policies, copies),
@@ -44,7 +47,7 @@ def play_round(
     time = 0
     while (going_on := budget.pending(play)[:, first:]).any():
         environment.rest(np.ravel(~going_on))
-        table = table.smaller(going_on)
+        table = table.smaller(going_on, few)
         everything = table.copies.size == environment.num_envs
         seen = slice(None) if everything else np.ravel(table.copies)
         observations, chosen, _ = act(
@@ -73,31 +76,35 @@ class _Table(NamedTuple):
     """The games that are looked at: as many of every policy that has some."""
 
     q: Callable[[Any], Any]
-    """Of these policies."""
+    """The policies that have some."""
     copies: Int[np.ndarray, "K E"]
     """Their places in the environment."""
     observations: Array
     """[K, E, *observation_shape]."""
     keys: Key[Array, "K E"]
 
-    def smaller(self, going_on: Bool[np.ndarray, "P C"]) -> "_Table":
-        """A quarter of the policies, and of each one's games, if all that go on have room there.
+    def smaller(self, going_on: Bool[np.ndarray, "P C"], few: int) -> "_Table":
+        """A quarter of the policies if there is room for all that go on, as often as there is.
+
+        The same for every policy's games. Policies can only be left out of `Policies`.
 
         Args:
             going_on: which of all copies have to go on.
+            few: with so many games the table stays as it is.
         """
         wanted = np.ravel(going_on)[self.copies]
-        if wanted.size <= FEW:
+        if wanted.size <= few:
             return self
-        table, policies = self, _quarter(wanted.any(axis=1))
-        if isinstance(self.q, Policies) and len(policies) < len(wanted):
-            table, wanted = table.of(self.q.some(policies), policies), wanted[policies]
+        rows = _quarter(wanted.any(axis=1))
+        if isinstance(self.q, Policies) and len(rows) < len(wanted):
+            return self.of(self.q.some(rows), rows).smaller(going_on, few)
         games = wanted.shape[1]
         quarter = -(-games // 4)
         if quarter < games and wanted.sum(axis=1).max() <= quarter:
             kept = np.argsort(~wanted, axis=1, kind="stable")[:, :quarter]
-            table = table.of(table.q, np.arange(len(wanted))[:, None], kept)
-        return table
+            table = self.of(self.q, np.arange(len(wanted))[:, None], kept)
+            return table.smaller(going_on, few)
+        return self
 
     def of(self, q: Callable[[Any], Any], *places: Int[np.ndarray, "..."]) -> "_Table":
         """Only some of the games, of the policies in `q`."""

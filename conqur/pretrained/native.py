@@ -16,7 +16,7 @@ import safetensors.numpy
 from jax.tree_util import keystr
 from jaxtyping import Array, Float, Int
 
-from conqur.evaluation.acting import Policies
+from conqur.policies import Policies
 from conqur.pretrained.format import Content, Format
 from conqur.pretrained.network import Pretrained
 from conqur.regressor import Architecture, Regressor, initial_regressor
@@ -125,9 +125,9 @@ class Together(Policies):
         """Q-values of observations [K, E, ...]: regressor k answers for [k]."""
         return jax.vmap(lambda regressor, seen: regressor(seen))(self.regressors, observations)
 
-    def some(self, numbers: Int[np.ndarray, " J"]) -> "Together":
-        """Those with these numbers."""
-        return Together(jax.tree.map(lambda leaf: leaf[numbers], self.regressors))
+    def some(self, places: Int[np.ndarray, " J"]) -> "Together":
+        """Those in these places."""
+        return Together(jax.tree.map(lambda leaf: leaf[places], self.regressors))
 
 
 def together(networks: Sequence[Pretrained]) -> Together:

@@ -71,7 +71,7 @@ class Arena:
         return environment
 
     def _made(self, copies: int, render: bool) -> VectorEnvironment:
-        if self.preprocessing is None or render or not self.preprocessing.native:
+        if self.preprocessing is None or render:
             return make(self.name, copies, preprocessing=self.preprocessing, render=render)
         from conqur.environments.atari import make_atari
 

@@ -14,7 +14,8 @@ from jaxtyping import Array, Float, Int
 
 from conqur.environments.interface import VectorEnvironment
 from conqur.environments.jax_env import HostedJax
-from conqur.evaluation import Evaluation, Policies, evaluate
+from conqur.evaluation import Evaluation, evaluate
+from conqur.policies import Policies
 from conqur.search.approximator import Approximator
 from conqur.search.saving import digest
 
@@ -69,10 +70,10 @@ class Players(Policies):
         axes = self.approximator.node_axes(self.thetas)
         return jax.vmap(self.approximator.predict, (axes, 0))(self.thetas, features)
 
-    def some(self, numbers: Int[np.ndarray, " J"]) -> "Players":
-        """Those with these numbers."""
+    def some(self, places: Int[np.ndarray, " J"]) -> "Players":
+        """Those in these places."""
         axes = self.approximator.node_axes(self.thetas)
-        thetas = jax.tree.map(lambda axis, leaf: leaf.take(numbers, axis), axes, self.thetas)
+        thetas = jax.tree.map(lambda axis, leaf: leaf.take(places, axis), axes, self.thetas)
         return Players(self.approximator, thetas)
 
 
@@ -217,7 +218,7 @@ class Rollouts:
         return found
 
     def _environment(self, copies: int) -> VectorEnvironment:
-        """So many copies; there is one such environment at a time, as emulators take memory."""
+        """So many copies; copies that were made stay for what is played next where that can be."""
         if self._environment_now is None or not self._environment_now.resize(copies):
             self.close()
             self._environment_now = self._make(copies)

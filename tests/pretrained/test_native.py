@@ -190,3 +190,11 @@ def test_a_changed_byte_is_refused_or_harmless(tmp_path_factory, position, value
     path.write_bytes(data)
     with contextlib.suppress(ValueError):
         assert jnp.isfinite(load(path).regressor(jnp.zeros((1, 4)))).all()
+
+
+def test_some_networks_of_many_answer_as_they_do_among_all():
+    networks = [network(seed=seed) for seed in range(5)]
+    seen = jax.random.normal(jax.random.key(9), (2, 3, 4))
+    both = together(networks).some(np.array([3, 1]))(seen)
+    np.testing.assert_array_equal(both, together([networks[3], networks[1]])(seen))
+    assert not np.allclose(both, together(networks[:2])(seen))
