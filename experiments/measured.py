@@ -140,6 +140,20 @@ def gains_apart() -> dict[tuple[str, str], Gain]:
     }
 
 
+def collapsed() -> dict[str, dict[int, Tuned]]:
+    """The runs on UpNDown, the network whose policy had just collapsed, by algorithm and seed."""
+    found: dict[str, dict[int, Tuned]] = defaultdict(dict)
+    for row in study("atari_search")[0].rows:
+        if row.network == "bundled:UpNDown":
+            found[row.algorithm][row.seed] = row
+    return found
+
+
+def points(of_seeds: Mapping[int, Tuned]) -> str:
+    """What runs gain in points, with Student's interval over seeds."""
+    return "{:+,.0f} ({:,.0f} to {:,.0f})".format(*student(r.gain for r in of_seeds.values()))
+
+
 def search_table() -> str:
     """The arms of the study of searches, for results/search.md."""
     results, _ = study("minatar_search")
