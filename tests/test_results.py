@@ -9,6 +9,7 @@ import re
 import statistics
 
 import holding
+import measured
 import numpy as np
 import pytest
 from measured import student
@@ -577,3 +578,18 @@ def test_what_labels_promise_is_told_as_it_was_measured():
     assert f"promise {balance['excess']['mean']:.1f} points more than the policy earns" in words(
         "results"
     )
+
+
+def test_the_penalty_alone_on_a_collapsed_network_is_told_as_it_came_out():
+    found = json.loads((ROOT / "results/tuning/upndown_no_search.json").read_text())
+    settings, summary = found["settings"], found["summary"]
+    kind = (settings["search"], settings["penalty_weight"], settings["nodes"])
+    assert kind == ("independent", 10.0, 16)
+    chosen, by_score = (
+        "{:+,.0f} ({:,.0f} to {:,.0f})".format(own["gain"], *own["gain_interval"])
+        for own in (summary["chosen"], summary["chosen_by_score"])
+    )
+    assert f"gain {chosen} points with seed {settings['seed']}" in words("results")
+    assert f"and {by_score} by the node that the loss ranks first" in words("results")
+    plain = measured.collapsed()["multi-dqn"][0]
+    assert summary["chosen"]["gain_interval"][1] < plain.gain_low / 4
