@@ -311,6 +311,25 @@ def test_play_records_each_policy_s_own_episodes():
     assert (cut[1].scores, cut[1].cut) == ((1.0, 2.0, 2.0), 1)
 
 
+def test_games_that_are_over_may_rest():
+    class Watched(Countdown):
+        resting = ()
+
+        def rest(self, resting):
+            self.resting = (*self.resting, tuple(np.flatnonzero(resting)))
+
+    environment = Watched(3)
+    play(
+        lambda seen: jnp.zeros((*seen.shape[:2], 2)),
+        environment,
+        policies=1,
+        discount=0.5,
+        clip_rewards=False,
+        seed=0,
+    )
+    assert environment.resting == ((0,), (0, 1), (0, 1, 2))
+
+
 def test_the_horizon_of_a_cut_is_the_one_in_the_page():
     page = Path(diagnosis_page.__file__).with_name("diagnosis_worth.html").read_text()
     assert f"more than {100 * diagnosis_play.CUT:.0f}&nbsp;% in a return" in page

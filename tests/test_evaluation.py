@@ -10,8 +10,9 @@ import pytest
 
 from conqur.environments import Spec, Step, VectorEnvironment, first_stack, make, push
 from conqur.environments.separate import Separate
-from conqur.evaluation import Evaluation, Policies, compiled, episodes, evaluate, rounds
+from conqur.evaluation import Evaluation, compiled, episodes, evaluate, rounds
 from conqur.evaluation.acting import episode_seeds
+from conqur.policies import Policies
 
 
 class Script(VectorEnvironment):

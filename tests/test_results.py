@@ -3,6 +3,7 @@
 import collections
 import csv
 import html
+import itertools
 import json
 import math
 import re
@@ -345,7 +346,8 @@ def test_how_long_an_atari_game_takes_is_told_as_it_was():
 
 def test_appendix_a_is_told_as_it_came_out():
     with (ROOT / "results/appendix_a/ends.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["discount"] == "1.0"]
+        every = list(csv.DictReader(file))
+    rows = [row for row in every if row["discount"] == "1.0"]
 
     def at(value, method, setting):
         own = [row for row in rows if (row["method"], row["setting"]) == (method, setting)]
@@ -362,6 +364,31 @@ def test_appendix_a_is_told_as_it_came_out():
         ends = [at(value, "penalised regression", f"λ = 10, {buffer}") for value in (0.5, 0.3, 0)]
         told = "at 1122 from {} of 121 starts, at 0.3 from {}, and at a policy worth 0 from {}."
         assert told.format(*ends) in found
+    little = [at(value, "Q-learning", "ε = 0.05") for value in (0.5, 0.3)]
+    assert sum(little) == 121
+    assert f"with ε = 0.05 from {little[0]}, else at 0.3" in found
+    uniform = [row for row in rows if row["setting"] == "ε = 1"]
+    theta = (statistics.mean(float(row[f"theta_{i}"]) for row in uniform) for i in (1, 2))
+    assert "near one θ, ({:.3f}, {:.3f}) on average".format(*theta).replace("-", "−") in found
+    ends = collections.defaultdict(dict)
+    for row in every:
+        start = (row["discount"], row["start_1"], row["start_2"])
+        ends[row["method"], row["setting"]][start] = row["policy"]
+    for discount in ("0.95", "0.9", "0.8"):
+        best = [
+            sum(
+                policy == "1122"
+                for start, policy in ends["Q-learning", f"ε = {epsilon}"].items()
+                if start[0] == discount
+            )
+            for epsilon in (1, 0.8, 0.6, 0.4, 0.2, 0.05)
+        ]
+        assert best in ([0, 4, 36, 36, 36, 30], [0, 5, 36, 36, 36, 30])  # as told
+    for weight in (1, 10, 100):
+        newest, all_ = (
+            ends["penalised regression", f"λ = {weight}, {buffer}"] for buffer in ("newest", "all")
+        )
+        assert (newest == all_) == (weight > 1)  # as told
 
 
 def test_the_limit_of_the_penalty_is_told_as_it_came_out():
@@ -593,3 +620,22 @@ def test_the_penalty_alone_on_a_collapsed_network_is_told_as_it_came_out():
     assert f"and {by_score} by the node that the loss ranks first" in words("results")
     plain = measured.collapsed()["multi-dqn"][0]
     assert summary["chosen"]["gain_interval"][1] < plain.gain_low / 4
+
+
+def test_how_uncertain_shares_of_broken_choices_are_is_told():
+    with (ROOT / "results/exactness/unions.csv").open() as file:
+        rows = {(row["game"], row["penalty_weight"]): row for row in csv.DictReader(file)}
+    told = "{} {:.1f} % are {:.1f} to {:.1f} %"
+    for name, game in (("Asterix'", "Asterix"), ("Seaquest's", "Seaquest")):
+        row = rows[game, "0"]
+        shares = (100 * float(row[column]) for column in ("broken", "broken_low", "broken_high"))
+        assert told.format(name, *shares) in words("results/exact.md")
+    weights = ("0", "1", "10", "100", "1000")
+    for before, after in itertools.pairwise(weights):
+        more = {
+            game
+            for game, weight in rows
+            if weight == after
+            and float(rows[game, after]["broken"]) > float(rows[game, before]["broken"])
+        }
+        assert more == ({"Asterix"} if after == "1000" else set())  # as told

@@ -263,6 +263,9 @@ def test_what_means_over_games_hide_is_told():
     assert 0.97 < min(kept) < 1
     for document in ("results", "README.md"):
         assert "none loses more than 3 %" in words(document)
+    penalised = by_loss(apart["penalty without search, λ = 1"], "Freeway")
+    lost = [-row.gain / row.checkpoint for row in penalised if row.gain < 0]
+    assert (len(lost), round(100 * max(lost))) == (3, 1)  # as told
     space = {
         name: by_loss(apart[name], "SpaceInvaders")
         for name in ("ConQUR, λ = 1", "penalty without search, λ = 1")

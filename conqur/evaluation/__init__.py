@@ -8,6 +8,5 @@ rounding: a network's last bits may differ between batch sizes, and turn a tie.)
 """
 
 from conqur.evaluation.evaluating import Evaluation, evaluate
-from conqur.policies import Policies
 
-__all__ = ["Evaluation", "Policies", "evaluate"]
+__all__ = ["Evaluation", "evaluate"]

@@ -97,7 +97,8 @@ def evaluate(
         q: from observations [K, E, *observation_shape] to Q-values [K, E, A], in JAX: policy k
             answers for [k]. As an equinox module or a `jax.tree_util.Partial` with arrays as
             arguments it is compiled once for all calls; a plain function anew for each function.
-            If it is one of `Policies`, most of those whose games are over are no longer asked.
+            Of `conqur.policies.Policies`, most of those whose games are over are no longer
+            asked.
         environment: of K·E copies, with any E; all are reset, and again between rounds. Where games
             compile, it is not touched: they are played inside of a program.
         policies: K.

@@ -196,3 +196,10 @@ def test_the_body_runs_once_a_step_for_all_nodes(copies):
     approximator = Counting(body)
     Players.of(approximator, thetas)(jax.numpy.zeros((2, copies, 4)))
     assert seen == [(2 * copies, 4)]
+
+
+def test_regressors_are_on_the_device_before_they_play():
+    body, thetas = heads(3)
+    players = Players.of(LinearTuning(body), thetas)
+    leaves = jax.tree.leaves((players, players.some(np.array([2, 0]))))
+    assert all(isinstance(leaf, jax.Array) for leaf in leaves)
