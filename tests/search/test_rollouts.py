@@ -203,3 +203,12 @@ def test_regressors_are_on_the_device_before_they_play():
     players = Players.of(LinearTuning(body), thetas)
     leaves = jax.tree.leaves((players, players.some(np.array([2, 0]))))
     assert all(isinstance(leaf, jax.Array) for leaf in leaves)
+
+
+def test_some_regressors_of_many_answer_as_they_do_among_all():
+    body, thetas = heads(4)
+    approximator = LinearTuning(body)
+    seen = jax.random.normal(jax.random.key(9), (2, 3, 4))
+    some = Players.of(approximator, thetas).some(np.array([3, 1]))(seen)
+    np.testing.assert_array_equal(some, Players.of(approximator, [thetas[3], thetas[1]])(seen))
+    assert not np.allclose(some, Players.of(approximator, thetas[:2])(seen))
