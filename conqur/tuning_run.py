@@ -71,12 +71,10 @@ def run_tuning(
     tree = tuning.planted()
     records = Records({})
     if checkpoint is not None:
-        announce("going on: games are played again up to where they were")
         tree = tree_from_arrays(checkpoint.arrays, tree.pool[0])
         records = records_from_arrays(checkpoint.arrays, tuning.root)
-        levels = checkpoint.rings(saved_levels(config))
-        if not tuning.grower.restore(pick(checkpoint.arrays, "world/"), levels):
-            warn("the environments did not come back to where they were: new episodes begin")
+        if tree.level < config.levels:  # else only the choice is left, which needs none of it
+            _restore(tuning, checkpoint, announce, warn)
     else:
         records.after(tree)
         announce("starting: programs are compiled")
@@ -113,6 +111,19 @@ def run_tuning(
     run.write_file(SUMMARY, (json.dumps(summary, indent=2) + "\n").encode())
     forget(run)
     return Found(tree.level, summary, None)
+
+
+def _restore(
+    tuning: Tuning,
+    checkpoint: Checkpoint,
+    announce: Callable[[str], None],
+    warn: Callable[[str], None],
+) -> None:
+    """Bring batches, commitments and environments back to where they were."""
+    announce("going on: games are played again up to where they were")
+    levels = checkpoint.rings(saved_levels(tuning.config))
+    if not tuning.grower.restore(pick(checkpoint.arrays, "world/"), levels):
+        warn("the environments did not come back to where they were: new episodes begin")
 
 
 def _with_answer(announce: Callable[[str], None], stop: StopRequest) -> Callable[[str], None]:

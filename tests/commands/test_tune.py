@@ -18,6 +18,7 @@ from conqur.commands.tune import Tune, _finished, _header
 from conqur.pretrained import load, to_bytes
 from conqur.runs import RunDirectory
 from conqur.search.config import PRESETS
+from conqur.search.growing import Grower
 from conqur.search.rollouts import Rollouts
 from conqur.suite import collecting
 from conqur.tuning import Tuning
@@ -267,6 +268,7 @@ def test_killed_while_it_chooses_it_goes_on_with_the_next_round(
         return play(self, thetas, episodes=episodes, seed=seed)
 
     monkeypatch.setattr(Rollouts, "play", counted)
+    monkeypatch.setattr(Grower, "restore", None)  # no games of the search are played again
     assert conqur("tune", "--resume", "--run-dir", folder, "--json")[0] == 130
     kept = folder / "choosing.json"
     found = json.loads(kept.read_text())
