@@ -401,15 +401,19 @@ def _nodes() -> Claim:
     assert all(found.high < 0 for found in leads.values())
     growth = against(*(_leads(arms[nodes]) for nodes in (16, 8)))
     assert growth.low < 0 < growth.high
-    more = both(study("minatar_nodes_64")[0], 64)
+    more = {nodes: both(study(f"minatar_nodes_{nodes}")[0], nodes) for nodes in (64, 256)}
+    assert all(lead_with(arm).value < 0 for arm in more.values())
     return Claim(
         "the lead on multi-DQN is 19.6 % on average with 8 nodes, and grows to 24.5 % with 16",
         "App. D",
         "no lead with either; whether it grows cannot be told",
         f"MinAtar, {len({row.network for row in results.rows})} other networks",
         ", ".join(f"{told(found)} checkpoints with {n} nodes" for n, found in leads.items())
-        + f" (λ = 10), a growth of {told(growth)}; {told(lead_with(more))} with 64 on "
-        f"{len(more['conqur'])} of them",
+        + f" (λ = 10), a growth of {told(growth)}; "
+        + ", ".join(
+            f"{told(lead_with(arm))} with {n} on {len(arm['conqur'])} of them"
+            for n, arm in more.items()
+        ),
     )
 
 
