@@ -140,18 +140,82 @@ def gains_apart() -> dict[tuple[str, str], Gain]:
     }
 
 
-def collapsed() -> dict[str, dict[int, Tuned]]:
-    """The runs on UpNDown, the network whose policy had just collapsed, by algorithm and seed."""
-    found: dict[str, dict[int, Tuned]] = defaultdict(dict)
+ATARI = {"multi-dqn": "multi-DQN", "no-penalty": "without penalty", "conqur": "λ = 10"}
+"""The arms of the study on Atari networks, and what its tables call them."""
+
+
+def on_atari() -> dict[tuple[str, int], dict[str, Tuned]]:
+    """The runs on Atari networks, by game, seed and algorithm."""
+    found: dict[tuple[str, int], dict[str, Tuned]] = defaultdict(dict)
     for row in study("atari_search")[0].rows:
-        if row.network == "bundled:UpNDown":
-            found[row.algorithm][row.seed] = row
-    return found
+        found[row.network.removeprefix("bundled:"), row.seed][row.algorithm] = row
+    return dict(sorted(found.items()))
 
 
-def points(of_seeds: Mapping[int, Tuned]) -> str:
+def of_seeds(game: str) -> dict[str, dict[int, Tuned]]:
+    """The runs on one Atari network, by algorithm and seed."""
+    runs = {seed: own for (name, seed), own in on_atari().items() if name == game}
+    return {
+        algorithm: {seed: own[algorithm] for seed, own in runs.items() if algorithm in own}
+        for algorithm in ATARI
+    }
+
+
+def complete() -> list[str]:
+    """The Atari networks of which every arm has three seeds."""
+    games = sorted({game for game, _ in on_atari()})
+    return [game for game in games if all(len(own) == 3 for own in of_seeds(game).values())]
+
+
+def atari_tables() -> tuple[str, str]:
+    """The search on Atari networks, for results/search.md: over seeds, and run by run."""
+    lines = [
+        f"| | checkpoint | {' | '.join(ATARI.values())} | {' | '.join(ATARI.values())} |",
+        f"|---|{'---:|' * (1 + 2 * len(ATARI))}",
+    ]
+    for game in complete():
+        arms = of_seeds(game)
+        before = statistics.mean(row.checkpoint or 0.0 for row in arms["multi-dqn"].values())
+        cells = [game, _points(before, before)]
+        for by in ("play", "loss"):
+            for name in ATARI:
+                gains = student(row.gain for row in chosen_by(arms[name].values(), by))
+                cells.append(_interval(before, gains))
+        lines.append(f"| {' | '.join(cells)} |")
+    by_run = [
+        f"| network, seed | checkpoint | {' | '.join(ATARI.values())} | best evaluations |",
+        f"|---|{'---:|' * (2 + len(ATARI))}",
+    ]
+    for (game, seed), own in on_atari().items():
+        rows = [own.get(name) for name in ATARI]
+        before = dict.fromkeys(_points(row.checkpoint, row.checkpoint) for row in rows if row)
+        cells = [f"{game}, {seed}", ", ".join(before)]
+        for row in rows:
+            if row is None:
+                cells.append("")
+            elif row.gain == 0:
+                cells.append("0")
+            else:
+                cells.append(_interval(row.checkpoint, (row.gain, row.gain_low, row.gain_high)))
+        best = (_points(row.checkpoint, row.best_evaluation) if row else "–" for row in rows)
+        by_run.append(f"| {' | '.join([*cells, ', '.join(best)])} |")
+    return with_minus("\n".join(lines)), with_minus("\n".join(by_run))
+
+
+def _points(scale: Any, value: Any, sign: str = "") -> str:
+    """Points of a game, with as many digits as its scores ask for."""
+    return f"{value:{sign},.{0 if scale >= 200 else 1}f}"
+
+
+def _interval(scale: Any, cell: Any) -> str:
+    value, low, high = cell
+    return f"{_points(scale, value, '+')} ({_points(scale, low)} to {_points(scale, high)})"
+
+
+def points(seeds: Mapping[int, Tuned], by: str = "play") -> str:
     """What runs gain in points, with Student's interval over seeds."""
-    return "{:+,.0f} ({:,.0f} to {:,.0f})".format(*student(r.gain for r in of_seeds.values()))
+    gains = student(row.gain for row in chosen_by(seeds.values(), by))
+    return "{:+,.0f} ({:,.0f} to {:,.0f})".format(*gains)
 
 
 def search_table() -> str:

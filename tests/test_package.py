@@ -50,6 +50,30 @@ def test_constraints_pin_everything_with_hashes_and_hold_no_addresses():
     assert "://" not in text
 
 
+@pytest.mark.parametrize("folder", [".", "docs", "results"])
+def test_links_in_the_documents_lead_somewhere(folder):
+    documents = sorted((ROOT / folder).glob("*.md"))
+    assert documents
+    for document in documents:
+        check_links(document)
+
+
+def check_links(path):
+    text = path.read_text()
+    named = set(re.findall(r"\]\[(\w+)\]", text))
+    assert named == set(re.findall(r"^\[(\w+)\]: \S+$", text, re.MULTILINE))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        file, _, heading = target.partition("#")
+        if "://" in target:
+            continue
+        document = path.parent / file if file else path
+        assert document.exists(), target
+        if heading:
+            titles = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
+            anchors = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
+            assert heading in anchors, target
+
+
 @pytest.mark.parametrize("document", ["README.md"])
 def test_python_in_the_documents_runs(document, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

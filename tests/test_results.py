@@ -78,7 +78,7 @@ def test_scores_in_the_readme_are_those_of_the_results():
         assert f"| {title}, {len(plain)} seeds | 0.5M | {plain.mean():.1f} |" in text
     still, sticky = (scores("pong", 0.0, f"sticky actions {p},")[0] for p in ("0", "0.25"))
     assert f"| Pong, one seed | 2.7M | {still:.1f} |" in text
-    assert f"the same network scores {sticky:.1f}" in text
+    assert f"the same network scores {sticky:.1f}" in words("results")
 
 
 def test_what_is_said_of_the_penalty_s_gain_is_what_the_tables_say():
@@ -116,9 +116,6 @@ def test_speed_in_the_documents_is_that_of_the_results():
     )
     readme, results = words("README.md"), words("results")
     assert f"at {min(atari.values()):.2f} to {max(atari.values()):.2f} of the emulator" in readme
-    assert f"at {one[0]:.0f} times the speed" in readme
-    assert f"environment and {one[1]:.1f} times that of one with 64;" in readme
-    assert f"come to {ten[0]:.0f} and {ten[1]:.0f} times" in readme
     for envs in (64, 128):
         assert f"| {envs} | {atari[envs, 0.0]:.2f} | {atari[envs, 0.5]:.2f} |" in results
     assert f"| one member | {one[0]:.1f} | {one[1]:.1f} |" in results
@@ -339,9 +336,7 @@ def test_how_long_an_atari_game_takes_is_told_as_it_was():
     ahead = f"{chosen['gain']:.1f} points ahead of {chosen['checkpoint']:,.1f}"
     assert f"{ahead} (95 % interval {low} to {high})" in told
     assert found["handed_back"] == "checkpoint"
-    assert f"takes {found['seconds'] / 60:.0f} minutes there, and gains nothing" in words(
-        "README.md"
-    )
+    assert f"(an Atari game: {found['seconds'] / 60:.0f} minutes)" in words("README.md")
 
 
 def test_appendix_a_is_told_as_it_came_out():
@@ -479,11 +474,11 @@ def test_holding_is_told_as_it_came_out():
     assert ours.distance / none.distance > 1
     for mean in (ours, none):
         assert f"score {mean.score:.2f} ({mean.low:.2f} to {mean.high:.2f})" in told
-    near = "at {:.2f} and {:.2f} of that distance are ruined as well".format(
+    near = "at {:.2f} and {:.2f} of the distance with λ = 10 are ruined as well".format(
         *(mean.distance / ours.distance for mean in held[:2])
     )
     assert near in told
-    assert f"At {held[2].distance / ours.distance:.2f} of it" in told
+    assert f"With ρ = 100, at {held[2].distance / ours.distance:.2f} of it" in told
     scores = {(run.network, run.arm, run.weight): run.score for run in runs}
     parts = {key: scores[key] / run.checkpoint for key, run in zip(scores, runs, strict=True)}
     space = [f"SpaceInvaders-{seed}" for seed in holding.SEEDS]
@@ -618,7 +613,7 @@ def test_the_penalty_alone_on_a_collapsed_network_is_told_as_it_came_out():
     )
     assert f"gain {chosen} points with seed {settings['seed']}" in words("results")
     assert f"and {by_score} by the node that the loss ranks first" in words("results")
-    plain = measured.collapsed()["multi-dqn"][0]
+    plain = measured.of_seeds("UpNDown")["multi-dqn"][0]
     assert summary["chosen"]["gain_interval"][1] < plain.gain_low / 4
 
 
