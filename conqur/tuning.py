@@ -63,19 +63,21 @@ class Tuning:
                 f"the network has {network.architecture.actions} actions, where at most "
                 f"{NO_ACTION - 1} are possible"
             )
-        if config.children == "strict":
+        # Independent nodes differ by their minibatches, and are what they are without sampling.
+        children = "max" if config.search == "independent" else config.children
+        if children == "strict":
             _check_strict(config, regressor)
         _check_memory(config, self.approximator, network)
         data = load_data(config.environment) if is_data(config.environment) else None
         self.data_digest = "" if data is None else data.digest()
-        self.place = None if is_data(network.environment) else arena([network], config_name(config))
+        self.place = _place(config, network)
         self.rollouts = _rollouts(self.approximator, self.place)
         self.grower = Grower(
             self.approximator,
             self.root,
             _collector(config, network, self.approximator, self.place, data),
             growing=Growing(
-                children="max" if config.search == "independent" else config.children,
+                children=children,
                 boltzmann_every=config.boltzmann_every,
                 target_every=config.target_every,
                 temperature=config.temperature,
@@ -90,8 +92,9 @@ class Tuning:
             width=config.nodes,
             seed=config.seed,
             replayed_levels=config.levels if config.data == "replay" else 0,
-            half_precision=config.children != "strict",
-            sampler=_strict_sampler(config) if config.children == "strict" else None,
+            # Observations are anything, prices and counters too; features are of a size.
+            half_precision=children != "strict" and not whole,
+            sampler=_strict_sampler(config) if children == "strict" else None,
             rollouts=self._gains if config.scoring == "rollouts" else None,
         )
 
@@ -182,9 +185,12 @@ def settings_of(network: Pretrained, environment: str | None = None) -> dict[str
         network: the checkpoint.
         environment: where it is tuned; None: where it was trained.
     """
+    tuned_in = environment or network.environment
+    # The rewards of a data set are those of the games that the network has learned.
+    learned = (network.environment or tuned_in) if is_data(tuned_in) else tuned_in
     return {
-        "clip_rewards": clips_rewards(environment or network.environment),
-        "environment": environment or network.environment,
+        "clip_rewards": clips_rewards(learned),
+        "environment": tuned_in,
         "preprocessing": network.preprocessing,
         "checkpoint": digest(network.regressor),
         "discount": network.discount,
@@ -217,6 +223,19 @@ def starts(purpose: int, seed: int, level: int = 0) -> int:
     return int(drawn[0]) % 2**30
 
 
+def _place(config: TuneConfig, network: Pretrained) -> Arena | None:
+    """Where nodes play; None if all that is known is a data set."""
+    name = config_name(config)
+    if name is None and is_data(network.environment):
+        if config.scoring == "rollouts":
+            raise ValueError(
+                "scoring rollouts needs an environment to play in, and there is only a data set: "
+                "take --preset paper-16, or another scoring"
+            )
+        return None
+    return arena([network], name)
+
+
 def _rollouts(approximator: Approximator, place: Arena | None) -> Rollouts | None:
     if place is None:
         return None
@@ -237,6 +256,7 @@ def _collector(
             data,
             config.environment,
             transitions=config.transitions,
+            clip_rewards=config.clip_rewards,
             seed=config.seed,
         )
     assert place is not None
@@ -279,7 +299,7 @@ def _check_memory(config: TuneConfig, approximator: Approximator, network: Pretr
     shape = (1, *network.architecture.observation_shape)
     dtype = jnp.uint8 if len(shape) > 2 else jnp.float32
     example = jax.eval_shape(approximator.embed, jnp.zeros(shape, dtype))
-    half = jnp.issubdtype(example.dtype, jnp.floating)
+    half = jnp.issubdtype(example.dtype, jnp.floating) and config.approximator == "head"
     state = math.prod(example.shape) * (2 if half else example.dtype.itemsize)
     copies = _kept_levels(config) + (2 * config.levels if config.data == "replay" else 0)
     needed, there = config.transitions * copies * state, device_memory()

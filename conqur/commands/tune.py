@@ -260,7 +260,11 @@ class Tune:
             return
         if config.search == "independent":
             warn("there are no gradient steps: independent nodes stay copies of the checkpoint")
-        idle = {"--penalty-weight": self.penalty_weight, "--learning-rate": self.learning_rate}
+        if config.children == "random" and config.splitting_factor == 1:
+            warn("a node's first child is itself: with one child each nothing is perturbed")
+        idle = {"--learning-rate": self.learning_rate}
+        if config.scoring != "loss":
+            idle = {"--penalty-weight": self.penalty_weight} | idle
         if named := [option for option, given in idle.items() if given]:
             warn(
                 f"there are no gradient steps: {' and '.join(named)} will change nothing "
@@ -326,10 +330,11 @@ class Tune:
                     save_every=self.save_every,
                 )
         except KeyboardInterrupt:  # the second one, or one while the best node is chosen
+            resume = _resume(run.path, config.environment)
             if run.last_step is None:
-                say(f"No level was saved yet. Begin again in its folder with: {_resume(run.path)}")
+                say(f"No level was saved yet. Begin again in its folder with: {resume}")
             else:
-                say(f"Level {run.last_step} was saved last. Go on with: {_resume(run.path)}")
+                say(f"Level {run.last_step} was saved last. Go on with: {resume}")
             raise
 
     def _network(self) -> "tuple[Path | None, Pretrained]":
@@ -371,14 +376,16 @@ class Tune:
         from conqur.report.pages import PAGE
         from conqur.report.run_page import verdict, write_page
         from conqur.report.tuned_run import read_tuned, summary_of
-        from conqur.runs.layout import NETWORKS
+        from conqur.runs.files import read_json
+        from conqur.runs.layout import CONFIG, NETWORKS
 
         if self.json:
             about = {"finished": found.summary is not None, "level": found.level}
             print(json.dumps((found.summary or {}) | about | {"run_dir": str(folder)}))
         tell = say if self.json else print
         if found.summary is None:
-            tell(f"Stopped after level {found.level}; all is saved. Go on with: {_resume(folder)}")
+            resume = _resume(folder, read_json(folder / CONFIG)["environment"])
+            tell(f"Stopped after level {found.level}; all is saved. Go on with: {resume}")
             return
         tell(verdict(summary_of(found.summary)))
         best = folder / NETWORKS / BEST
@@ -393,9 +400,10 @@ class Tune:
             tell(f"Next: {shlex.join(['conqur', 'play', str(best)])}")
 
 
-def _resume(folder: Path) -> str:
+def _resume(folder: Path, environment: str) -> str:
     """What is typed to go on with a run."""
-    return shlex.join(["conqur", "tune", "--resume", "--run-dir", str(folder)])
+    named = ["--env", environment] if is_code(environment) else []
+    return shlex.join(["conqur", "tune", *named, "--resume", "--run-dir", str(folder)])
 
 
 def _finished(folder: Path) -> dict[str, Any] | None:

@@ -68,7 +68,14 @@ class DataCollector(Batches):
     spec: Spec
 
     def __init__(
-        self, approximator: Approximator, data: FixedData, name: str, *, transitions: int, seed: int
+        self,
+        approximator: Approximator,
+        data: FixedData,
+        name: str,
+        *,
+        transitions: int,
+        clip_rewards: bool,
+        seed: int,
     ) -> None:
         """Draw batches from a data set.
 
@@ -77,6 +84,7 @@ class DataCollector(Batches):
             data: the data set.
             name: of it.
             transitions: n, in a batch; at most as many as there are.
+            clip_rewards: to [−1, 1], for learning.
             seed: of the drawing.
         """
         self.spec = data.spec(name)
@@ -90,6 +98,7 @@ class DataCollector(Batches):
             self._features.shape[1:], self._features.dtype
         )
         self._data, self._size = data, transitions
+        self._rewards = jnp.clip(data.rewards, -1, 1) if clip_rewards else data.rewards
         self._key, self._level = jax.random.fold_in(jax.random.key(seed), _KEY), 0
 
     def collect(self, theta: Any) -> Batch:
@@ -101,7 +110,7 @@ class DataCollector(Batches):
         transitions = Transitions(
             self._features[rows],
             data.actions[rows],
-            data.rewards[rows],
+            self._rewards[rows],
             self._successors[rows],
             data.terminals[rows],
         )

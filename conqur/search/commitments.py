@@ -17,7 +17,7 @@ from conqur.consistency import ConsistencyBuffer, Population
 from conqur.search.node import Node
 from conqur.search.scoring import NO_ACTION
 from conqur.search.sharding import Devices
-from conqur.search.store import stored_dtype
+from conqur.search.store import as_stored, stored_dtype
 
 
 class Commitments:
@@ -125,4 +125,5 @@ class Commitments:
 @eqx.filter_jit(donate="all")
 def _added(buffer: ConsistencyBuffer, given: Any) -> ConsistencyBuffer:
     successors, assigned, terminal = given
+    successors = as_stored(successors, buffer.successors.dtype)
     return buffer.add(successors, assigned, terminal=terminal)

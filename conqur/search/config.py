@@ -45,7 +45,7 @@ class TuneConfig:
         boltzmann_every: levels; then dives sample, too.
         target_every: levels between copies to the target regressors.
         units: "q": learning rate, margin, λ and τ are what they are; "gap": in units of the action
-            gap, so that the scale of Q-values makes no difference.
+            gap, so that the scale of Q-values makes less difference.
         learning_rate: α.
         refit: "sgd" (RMSProp) or "lbfgs".
         proximal: weight of ½‖θ − θ₀‖².
@@ -129,7 +129,9 @@ class TuneConfig:
         population(self.buffer)
 
     def _check_sizes(self) -> None:
-        for name in ("nodes", "expanded"):
+        keeps_a_pool = self.search not in ("local", "independent")
+        checked = ("nodes", "expanded") if self.search == "beam" else ("nodes",)
+        for name in checked if keeps_a_pool else ():
             if getattr(self, name) > self.pool:
                 raise ValueError(
                     f"{name} ({getattr(self, name)}) must be at most pool ({self.pool})"

@@ -261,7 +261,8 @@ class Grower(World):
         if self._growing.children != "random":
             return weights
         # The first child of a node is its parent itself.
-        moved = jnp.array([b.kind is Kind.EXPANSION and b.sibling > 0 for b in births])
+        first = {birth.parent.id: birth for birth in reversed(births)}
+        moved = jnp.array([birth is not first[birth.parent.id] for birth in births])
         scale = jnp.where(moved, self._growing.perturbation, 0.0)
         keys = _keys(jax.random.fold_in(key, PERTURB), ids)
         return _perturb(self._approximator, weights, keys, scale, batch.states)

@@ -57,7 +57,7 @@ class Regression:
         own_order: each node has its own minibatches.
         refit: "sgd", or "lbfgs": that many quasi-Newton steps on the whole batch instead.
         gap_units: learning rate, margin and penalty weight are in units of the action gap, so that
-            the scale of Q-values makes no difference.
+            the scale of Q-values makes less difference (RMSProp's ε still has one).
     """
 
     updates: int

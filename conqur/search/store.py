@@ -65,10 +65,20 @@ def stored_dtype(dtype: Any, half_precision: bool) -> Any:
     return jnp.float16 if half_precision and jnp.issubdtype(dtype, jnp.floating) else dtype
 
 
+def as_stored(values: Array, dtype: Any) -> Array:
+    """Features in that dtype; what half the precision has no room for becomes its largest."""
+    if dtype == jnp.float16 and values.dtype != dtype:
+        most = float(np.finfo(np.float16).max)
+        values = jnp.clip(values, -most, most)
+    return values.astype(dtype)
+
+
 @eqx.filter_jit(donate="all")
 def _put(given: Any) -> dict[str, Array]:
     rows, new, level = given
-    return {name: ring.at[level].set(new[name].astype(ring.dtype)) for name, ring in rows.items()}
+    return {
+        name: ring.at[level].set(as_stored(new[name], ring.dtype)) for name, ring in rows.items()
+    }
 
 
 @eqx.filter_jit

@@ -1,6 +1,7 @@
 """A run of a study: what is typed for it, where it is, and how far it came."""
 
 import enum
+import itertools
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +71,9 @@ class Job:
         where = ["--run-dir", str(folder)]
         if not (folder / CONFIG).exists():
             return [*self.arguments, *where]
-        return [self.arguments[0], *self._code(), "--resume", *where]
+        command = self.arguments[0]
+        named = ["--env", *self._code()] if command == "tune" and self._code() else self._code()
+        return [command, *named, "--resume", *where]
 
     def evaluation(self, study: Path) -> list[str] | None:
         """What is typed to evaluate its networks; None if there is nothing to do."""
@@ -87,9 +90,11 @@ class Job:
         ]
 
     def _code(self) -> list[str]:
-        """The game of a training if it is somebody's code: that is not run unless it is named."""
+        """The game if it is somebody's code, or may be: that is not run unless it is named."""
         game = str(self.about.get("game", ""))
-        return [game] if self.episodes is not None and ":" in game else []
+        if self.arguments[0] == "tune":  # whose game is perhaps only what its network is called
+            game = dict(itertools.pairwise(self.arguments)).get("--env", "")
+        return [game] if ":" in game else []
 
 
 def state(job: Job, study: Path) -> State:

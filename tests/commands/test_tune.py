@@ -21,7 +21,7 @@ from conqur.search.config import PRESETS
 from conqur.search.growing import Grower
 from conqur.search.rollouts import Rollouts
 from conqur.suite import collecting
-from conqur.tuning import Tuning
+from conqur.tuning import Tuning, settings_of
 
 TINY = (
     *("--preset", "paper-8"),
@@ -361,19 +361,60 @@ def test_other_searches_go_on_as_if_they_had_not_been_killed(
     network, tmp_path, monkeypatch, conqur, options
 ):
     monkeypatch.chdir(tmp_path)
+    write_data("data.npz")
+    arguments = (network, *TINY, "--levels", "3", *options, "--run-dir")
+    assert conqur("tune", *arguments, tmp_path / "whole", "--json")[0] == 0
+    killed_after(2, monkeypatch, conqur, *arguments, tmp_path / "killed")
+    same_runs(tmp_path / "killed", tmp_path / "whole")
+
+
+def write_data(name):
     rng = np.random.default_rng(0)
     np.savez(
-        "data.npz",
+        name,
         observations=rng.normal(size=(60, 4)).astype(np.float32),
         actions=rng.integers(2, size=60),
         rewards=rng.normal(size=60),
         next_observations=rng.normal(size=(60, 4)).astype(np.float32),
         terminals=rng.random(60) < 0.1,
     )
-    arguments = (network, *TINY, "--levels", "3", *options, "--run-dir")
-    assert conqur("tune", *arguments, tmp_path / "whole", "--json")[0] == 0
-    killed_after(2, monkeypatch, conqur, *arguments, tmp_path / "killed")
-    same_runs(tmp_path / "killed", tmp_path / "whole")
+
+
+def test_a_network_that_learned_from_data_plays_where_it_is_told_to(
+    network, tmp_path, monkeypatch, conqur
+):
+    monkeypatch.chdir(tmp_path)
+    write_data("data.npz")
+    learned = replace(load(network), environment="data.npz")
+    (tmp_path / "n.safetensors").write_bytes(to_bytes(learned))
+    status, _, err = conqur("tune", "n.safetensors", "--run-dir", "run")
+    assert status != 0
+    sentence(
+        "--scoring rollouts needs an environment to play in, and there is only a data set", err
+    )
+    assert not (tmp_path / "run").exists()
+    short = (*TINY, "--levels", "1", "--json", "--run-dir")
+    status, out, _ = conqur("tune", "n.safetensors", *short, "data")
+    assert status == 0
+    assert "checkpoint" not in json.loads(out)  # nobody played
+    status, out, _ = conqur("tune", "n.safetensors", "--env", "CartPole-v1", *short, "play")
+    assert status == 0
+    assert json.loads(out)["checkpoint"]["mean"] > 0
+
+
+def test_rewards_of_data_are_clipped_where_the_network_has_learned_so(network):
+    atari = replace(load(network), environment="ALE/Pong-v5")
+    assert settings_of(atari, "data.npz")["clip_rewards"]
+    assert not settings_of(load(network), "data.npz")["clip_rewards"]
+
+
+def test_independent_nodes_have_greedy_labels_whatever_children_are_asked_for(
+    network, tmp_path, conqur
+):
+    both = (*TINY, "--search", "independent", "--levels", "2", "--json", "--run-dir")
+    for name, options in (("greedy", ()), ("strict", ("--children", "strict"))):
+        assert conqur("tune", network, *both, tmp_path / name, *options)[0] == 0
+    same_runs(tmp_path / "strict", tmp_path / "greedy")
 
 
 @pytest.mark.parametrize(
@@ -495,6 +536,8 @@ def test_what_has_no_effect_without_learning_is_said(network, capsys):
         ({"preset": "paper-8", "search": "independent"}, ""),
         ({"preset": "paper-8", "search": "independent", "children": "strict"}, "--children will"),
         ({"penalty_weight": 10.0, "updates": 5}, ""),
+        ({"penalty_weight": 10.0, "scoring": "loss"}, ""),
+        ({"splitting_factor": 1}, "with one child each nothing is perturbed"),
         ({"preset": "paper-8"}, ""),
         ({}, ""),
     ):

@@ -195,7 +195,9 @@ def test_a_data_set_is_drawn_without_repetition():
         rng.normal(size=(30, 4)).astype(np.float32),
         np.zeros(30, bool),
     )
-    collector = DataCollector(LinearTuning(Perceptron(())), data, "d.npz", transitions=20, seed=0)
+    how = {"transitions": 20, "clip_rewards": False, "seed": 0}
+    collector_of = LinearTuning(Perceptron(()))
+    collector = DataCollector(collector_of, data, "d.npz", **how)
     head = Dense(jnp.zeros((4, 3)), jnp.zeros(3))
     first, second = collector.collect(head), collector.collect(head)
     rows = [np.asarray(batch.transitions.rewards).astype(int) for batch in (first, second)]
@@ -207,6 +209,10 @@ def test_a_data_set_is_drawn_without_repetition():
     assert collector.restore(state)
     np.testing.assert_array_equal(
         collector.collect(head).transitions.rewards, third.transitions.rewards
+    )
+    clipped = DataCollector(collector_of, data, "d.npz", **how | {"clip_rewards": True})
+    np.testing.assert_array_equal(
+        clipped.collect(head).transitions.rewards, np.clip(first.transitions.rewards, -1, 1)
     )
 
 

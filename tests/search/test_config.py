@@ -81,6 +81,12 @@ def test_what_is_not_possible_is_refused(changes, words):
         tune_config("paper-16", **BASIS | changes)
 
 
+def test_searches_without_a_pool_may_have_more_nodes_than_it_holds():
+    assert tune_config("paper-16", **BASIS, search="independent", nodes=64).nodes == 64
+    with pytest.raises(ValueError, match=r"nodes \(64\) must be at most pool"):
+        tune_config("paper-16", **BASIS, search="best-first", nodes=64)
+
+
 def test_presets_have_names():
     with pytest.raises(ValueError, match="preset must be one of quick"):
         tune_config("slow", **BASIS)

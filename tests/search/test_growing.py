@@ -217,6 +217,17 @@ def test_random_children_are_perturbed_by_parts_of_the_action_gap():
     assert all(child.assigned_how == "max" for child in moved)
 
 
+def test_only_one_of_a_parents_random_children_is_the_parent_itself():
+    """Also in local search, where the first is born as a dive's."""
+    world = grower(how=regression(updates=0), grows=growing(children="random", perturbation=0.5))
+    tree = Tree.planted(world.roots())
+    births = (*dive(tree.pool), *expand(tree.pool, 2))
+    copy, *moved = world.train(births, tree, Given().collect(None))
+    root = tree.pool[0].weights.theta.weight
+    assert np.array_equal(copy.weights.theta.weight, root)
+    assert not any(np.array_equal(child.weights.theta.weight, root) for child in moved)
+
+
 def test_with_rollouts_the_highest_gain_is_the_best_score():
     gains = {0: [3.0, -1.0, 5.0, 0.0]}
     world = grower(
@@ -264,6 +275,20 @@ def test_it_goes_on_from_any_level(replayed):
             for a, b in zip(found.pool, expected.pool, strict=True):
                 assert (a.score, a.calibrated, a.reference) == (b.score, b.calibrated, b.reference)
                 np.testing.assert_array_equal(a.weights.theta.weight, b.weights.theta.weight)
+
+
+def test_features_that_half_precision_has_no_room_for_do_no_harm():
+    class Huge(Given):
+        def collect(self, theta):
+            batch = super().collect(theta)
+            successors = batch.transitions.successors.at[0].set(1e5)
+            return batch._replace(transitions=batch.transitions._replace(successors=successors))
+
+    world = grower(collector=Huge(), how=regression(learning_rate=1e-6), replayed_levels=2)
+    *_, tree = beam(Tree.planted(world.roots()), world, levels=2)
+    assert all(np.isfinite(node.score) for node in tree.frontier)
+    kept, _ = world._commitments.of(tree.frontier[0])
+    assert kept.max() == np.finfo(np.float16).max
 
 
 def test_replay_draws_from_all_batches_so_far():

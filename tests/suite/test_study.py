@@ -116,6 +116,18 @@ def test_games_that_are_code_are_named_again(tmp_path):
     assert job.start(tmp_path)[:3] == ["train", "jax:package:Game", "--resume"]
 
 
+def test_networks_of_games_that_are_code_are_tuned_on_in_them(tmp_path):
+    text = """
+        command = "tune"
+        networks = [{ file = "a.zip", env = "jax:package:Game" }, "bundled:MinAtar-Asterix-0"]
+    """
+    named = [["--env", "jax:package:Game"], []]
+    for job, env in zip(study(tmp_path, text).jobs(), named, strict=True):
+        job.folder(tmp_path).mkdir(parents=True)
+        (job.folder(tmp_path) / "config.json").write_text("{}")
+        assert job.start(tmp_path)[:-2] == ["tune", *env, "--resume"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
