@@ -5,9 +5,11 @@ import csv
 import re
 import statistics
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import claims
 import measured
+import picture
 from measured import study
 from told import ROOT, text, words
 
@@ -632,3 +634,48 @@ def test_the_readme_begins_with_what_was_found():
 def test_the_table_of_claims_is_made_from_the_results():
     made = claims.table()
     assert made in text("results")
+
+
+def test_the_picture_of_the_search_shows_what_came_out():
+    results, _ = study("minatar_search")
+    assert picture.picture(measured.arms_of(results)) == (ROOT / "results/search.svg").read_text()
+    marks = iter(
+        ElementTree.parse(ROOT / "results/search.svg").iterfind(".//{*}circle[{*}title]"),
+    )
+    shown = collections.defaultdict(dict)
+    for number, game in enumerate((*measured.GAMES, "all five")):
+        for name in picture.ARMS:
+            for by in picture.CHOSEN:
+                mark = next(marks)
+                label, mean = re.fullmatch(
+                    r"(.*): ([0-9.]*) \(.*\)", mark.findtext("{*}title")
+                ).groups()
+                assert label == picture.CHOSEN[by][0]
+                # A panel is 220 wide, from 0 to 1.75, and 24 from the next.
+                left = 104 + number % 3 * 244
+                assert abs((float(mark.get("cx")) - left) / 220 * 1.75 - float(mean)) < 0.006
+                shown[game][name, by] = float(mean)
+    assert next(marks, None) is None
+    with (ROOT / "results/studies/minatar_search/results.csv").open() as file:
+        freeway = [
+            row
+            for row in csv.DictReader(file)
+            if (row["game"], row["algorithm"], row["penalty_weight"])
+            == ("MinAtar/Freeway", "conqur", "10.0")
+        ]
+    before, after = (
+        statistics.mean(float(row[column]) for row in freeway)
+        for column in ("checkpoint", "score_by_score")
+    )
+    assert len(freeway) == 10
+    assert abs(after / before - shown["Freeway"]["ConQUR, λ = 10", "loss"]) < 0.006
+    told = words("README.md")
+    for game in ("Asterix", "Breakout", "Seaquest"):
+        for by in picture.CHOSEN:
+            scores = [shown[game][name, by] for name in list(picture.ARMS)[1:]]
+            assert scores == sorted(scores, reverse=True)
+    falls = (shown["Freeway"][f"ConQUR, λ = {weight}", "loss"] for weight in (1, 10))
+    assert "falls to {:g} and {:g} where its loss chooses".format(*falls) in told
+    without = [shown["SpaceInvaders"][name, "loss"] for name in list(picture.ARMS)[:2]]
+    assert {round(score, 1) for score in without} == {0.2}
+    assert min(shown["SpaceInvaders"][f"ConQUR, λ = {w}", "loss"] for w in (1, 10)) > 1
