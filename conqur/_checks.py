@@ -75,7 +75,7 @@ def number(
     words = " and ".join(f"{word} {bound}" for word, bound in bounds.items() if bound is not None)
     wanted = f"{name} must be a number {words}".rstrip()
     try:
-        read = float(value)
+        read = np.nan if isinstance(value, str | bytes) else float(value)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{wanted}, got {value!r}") from None
     if not (

@@ -288,7 +288,8 @@ class ConsistencyBuffer(eqx.Module):
         """C_θ(B): the weighted mean penalty over all pairs; zero for an empty buffer.
 
         Args:
-            q: from successors [C, ...] to their Q-values [C, A].
+            q: from successors [C, ...] to their Q-values [C, A]; finite for zeros, which slots hold
+                that are not filled yet.
             margin: the hinge margin.
             over_actions: "sum", as in the paper, or "mean" of a pair's penalty over the actions.
         """

@@ -130,6 +130,12 @@ class Batch:
         _checks.action_array("action", self.action, length=size, num_actions=num_actions)
 
 
+def check_mdp(mdp: Any) -> None:
+    """Refuse anything but an `MDP`: a `Problem` is one with features."""
+    if not isinstance(mdp, MDP):
+        raise ValueError(f"mdp must be an MDP, got {type(mdp).__name__}")
+
+
 def check_sequence(batches: Any) -> None:
     """Refuse anything but a sequence of at least one `Batch`."""
     if not isinstance(batches, Sequence) or not all(isinstance(b, Batch) for b in batches):
@@ -139,7 +145,7 @@ def check_sequence(batches: Any) -> None:
 
 
 def sample_batch(
-    mdp: MDP, seed: Any, size: Any, *, behaviour: Any = None, episode_steps: Any = None
+    mdp: Any, seed: Any, size: Any, *, behaviour: Any = None, episode_steps: Any = None
 ) -> Batch:
     """Collect transitions by acting in the MDP, a new episode starting where one ended.
 
@@ -150,6 +156,7 @@ def sample_batch(
         behaviour: the probabilities of the actions in each state, [S, A]; uniform if not given.
         episode_steps: an episode is cut after so many steps (which ends nothing); None: never.
     """
+    check_mdp(mdp)
     rng = np.random.default_rng(_checks.count("seed", seed, at_least=0))
     _checks.count("size", size)
     if episode_steps is not None:

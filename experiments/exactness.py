@@ -7,8 +7,9 @@ For the first bundled network of each MinAtar game, writes
 - `unions.csv`: `conqur diagnose` with λ = 1, 10, 100 and 1000, three repetitions each. Plain
   Q-learning of the last layer goes on for ten batches, and a penalised copy learns from the same
   ones; labels are of the max. Of all choices that their labels rest on: how many a copy's own
-  greedy policy breaks, how many no last layer can keep (proved), how many the best one that was
-  found breaks.
+  greedy policy breaks; how many no policy can keep, as a state got several actions; in how many
+  repetitions no last layer can keep each state's most frequent one either (proved); and how many
+  the best last layer that was found breaks.
 - `limit.csv`: one regression on 2,000 transitions from the network's own play, with the max labels
   and 300 of the choices behind them. The exact minimisers of the penalised loss for growing λ,
   beside the exact constrained one (λ = ∞) and plain least squares (λ = 0).
@@ -49,8 +50,11 @@ class Union(NamedTuple):
     broken: float
     broken_low: float
     broken_high: float
-    broken_at_least: float
+    broken_by_any_policy: float
     broken_at_best_found: float
+    repetitions: int
+    inconsistent: int
+    undecided: int
 
 
 class Fitted(NamedTuple):
@@ -82,6 +86,7 @@ def unions(game: str) -> Iterator[Union]:
 
 def _union(game: str, weight: float, copy: dict[str, Any]) -> Union:
     low, high = copy["broken"]["interval"]
+    outcomes = [repetition["satisfiable"]["resolved"] for repetition in copy["repetitions"]]
     return Union(
         game=game,
         penalty_weight=weight,
@@ -89,8 +94,11 @@ def _union(game: str, weight: float, copy: dict[str, Any]) -> Union:
         broken=copy["broken"]["mean"],
         broken_low=low,
         broken_high=high,
-        broken_at_least=1 - copy["bound"]["mean"],
+        broken_by_any_policy=1 - copy["any_policy"]["mean"],
         broken_at_best_found=1 - copy["found"]["mean"],
+        repetitions=len(outcomes),
+        inconsistent=outcomes.count("inconsistent"),
+        undecided=outcomes.count("undecided"),
     )
 
 

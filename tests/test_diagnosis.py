@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from conqur.diagnosis import play as diagnosis_play
 from conqur.diagnosis.averages import Balance, Copy, Findings, Leads
+from conqur.diagnosis.diagnosing import played
 from conqur.diagnosis.learning import DiagnosisConfig, learn
 from conqur.diagnosis.measures import NOISES, Breaks, Churn, Gaps, breaks, churn, gaps, greedy
 from conqur.diagnosis.play import Episode, Worth, horizon, play, returns, worth
@@ -39,6 +40,8 @@ def line(places) -> np.ndarray:
 
 INDIFFERENT = head([[0.0, 0.0]], [0.0, 0.0])
 """Makes no choice, since nothing is ahead."""
+
+END = np.array([False, True])
 
 
 def test_breaks_are_counted_among_the_choices_made_so_far():
@@ -117,7 +120,7 @@ def test_contradictory_choices_bound_what_one_head_makes():
     features, assigned = line([0, 0, 0, 1, 1]), np.array([0, 0, 1, 1, 1])
     found = satisfiable(features, assigned, [INDIFFERENT])
     assert (found.distinct, found.rank, found.contradictory) == (2, 2, 1)
-    assert found.found == found.bound == 4 / 5
+    assert found.found == found.any_policy == 4 / 5
     assert found.resolved is Consistency.CONSISTENT
     assert found.union is Consistency.INCONSISTENT
     assert not found.telling
@@ -129,26 +132,35 @@ def test_choices_that_no_line_separates():
     assert found.contradictory == 0
     assert found.resolved is found.union is Consistency.INCONSISTENT
     assert found.margin_upper < 1e-6
-    assert found.found == found.bound == 2 / 3  # one choice at least has to go
+    assert (found.found, found.any_policy) == (2 / 3, 1.0)  # one choice at least has to go
 
 
 def test_a_tie_between_choices_leaves_open_which_is_made():
     # The first of the middle state's choices contradicts the others, but its second one does not.
     features, assigned = line([-1, 0, 0, 1]), np.array([1, 0, 1, 1])
     found = satisfiable(features, assigned, [INDIFFERENT])
+    assert found.resolved is Consistency.CONSISTENT  # by the head that was found
+    assert found.found == found.any_policy == 3 / 4
+    # With or without the tie, the three on the left contradict each other.
+    features, assigned = line([-3, -2, -1, 0, 0, 1]), np.array([0, 1, 0, 0, 1, 1])
+    found = satisfiable(features, assigned, [INDIFFERENT])
     assert found.resolved is Consistency.INCONSISTENT
-    assert found.found == found.bound == 3 / 4
+    assert (found.found, found.any_policy) == (4 / 6, 5 / 6)
+    # Nothing but ties: the first actions hold together.
+    found = satisfiable(line([0, 0, 1, 1]), np.array([0, 1, 0, 1]), [INDIFFERENT])
+    assert found.resolved is Consistency.CONSISTENT
+    assert found.found == found.any_policy == 1 / 2
 
 
 def test_consistent_choices_and_heads_that_are_too_large_to_test():
     features, assigned = line([-1, 0, 1]), np.array([0, 0, 1])
     assert satisfiable(features, assigned, [INDIFFERENT]).union is Consistency.CONSISTENT
     untested = satisfiable(features, assigned, [INDIFFERENT], most_unknowns=3)
-    assert (untested.resolved, untested.union) == (None, Consistency.CONSISTENT)  # it was found
+    assert untested.resolved is untested.union is Consistency.CONSISTENT  # it was found
     features, assigned = line([-1, 0, 1]), np.array([0, 1, 0])
     untested = satisfiable(features, assigned, [INDIFFERENT], most_unknowns=3)
     assert untested.union is Consistency.UNDECIDED
-    assert (untested.found, untested.bound) == (2 / 3, 1.0)
+    assert (untested.found, untested.any_policy) == (2 / 3, 1.0)
     assert satisfiable(features, assigned, [INDIFFERENT], most_unknowns=4).resolved is not None
 
 
@@ -168,7 +180,9 @@ def test_the_most_that_one_head_makes_lies_between_found_and_bound(choices):
     places, assigned = zip(*choices, strict=True)
     found = satisfiable(line(places), np.array(assigned), [INDIFFERENT])
     most = most_by_brute_force(places, assigned) / len(places)
-    assert found.found <= most <= found.bound
+    assert found.found <= most <= found.any_policy
+    if found.resolved is not Consistency.UNDECIDED:
+        assert (most == found.any_policy) == (found.resolved is Consistency.CONSISTENT)
     assert found.found >= 0.5
     assert (found.union is Consistency.CONSISTENT) == (most == 1)
 
@@ -212,15 +226,17 @@ def test_noise_flips_as_many_decisions_as_theory_says():
 
 
 def test_returns_and_horizon():
-    assert returns(np.array([1.0, 0.0, 4.0]), 0.5, beyond=0.0).tolist() == [2.0, 2.0, 4.0]
-    assert returns(np.array([1.0, 0.0, 4.0]), 0.5, beyond=8.0).tolist() == [3.0, 4.0, 8.0]
+    rewards, on, over = np.array([1.0, 0.0, 4.0]), np.zeros(3, bool), np.array([False, False, True])
+    assert returns(rewards, over, 0.5, beyond=8.0).tolist() == [2.0, 2.0, 4.0]
+    assert returns(rewards, on, 0.5, beyond=8.0).tolist() == [3.0, 4.0, 8.0]
+    assert returns(rewards, over[::-1], 0.5, beyond=8.0).tolist() == [1.0, 4.0, 8.0]
     assert horizon(0.5) == 5  # 0.5⁵ = 0.031 is below 0.05, 0.5⁴ = 0.0625 is not
     assert horizon(0.0) == 1
     assert horizon(1.0) > 10**9
 
 
 def test_worth_of_an_episode_that_ended():
-    ended = Episode(np.array([1.0, 3.0]), np.array([9.0, 2.0, 7.0]), True)
+    ended = Episode(np.array([1.0, 3.0]), END[-2:], np.array([9.0, 2.0, 7.0]))
     found = worth([ended], discount=0.5, clip_rewards=False)
     # Labels 1 + 0.5·2 and 3; returns 1 + 0.5·3 and 3.
     assert (found.promised, found.earned, found.excess) == (2.5, 2.75, -0.25)
@@ -230,8 +246,8 @@ def test_worth_of_an_episode_that_ended():
 
 
 def test_worth_counts_states_alike_and_completes_returns_that_were_cut():
-    ended = Episode(np.ones(1), np.array([0.0, 5.0]), True)
-    cut = Episode(np.ones(7), np.array([*[4.0] * 7, 6.0]), False)
+    ended = Episode(np.ones(1), END[-1:], np.array([0.0, 5.0]))
+    cut = Episode(np.ones(7), np.zeros(7, bool), np.array([*[4.0] * 7, 6.0]))
     found = worth([ended, cut], discount=0.5, clip_rewards=False)
     # Two states of the second count: labels 1 + 0.5·4; returns 2 − 2⁻⁶ and 2 − 2⁻⁵, and what the
     # head expects after the cut, 6 · 2⁻⁷ and 6 · 2⁻⁶. The cut weighs 2⁻⁵ in the third at least.
@@ -250,18 +266,50 @@ def test_a_head_that_is_right_promises_no_more_than_it_earns_however_early_it_is
     # A reward of 1 in every step is worth 1 / (1 − γ) forever.
     discount = 0.9
     true = np.full(61, 1 / (1 - discount))
-    found = worth([Episode(np.ones(60), true, False)] * 3, discount=discount, clip_rewards=False)
+    on = np.zeros(60, bool)
+    found = worth([Episode(np.ones(60), on, true)] * 3, discount=discount, clip_rewards=False)
     assert found.excess == pytest.approx(0, abs=1e-12)
     # One that is 3 too high everywhere is seen to be so, but for what the cut hides. A label has
     # γ·3 of it, and the return from t on of T steps has γ^(T − t)·3.
-    high = worth([Episode(np.ones(60), true + 3, False)], discount=discount, clip_rewards=False)
+    high = worth([Episode(np.ones(60), on, true + 3)], discount=discount, clip_rewards=False)
     weights = [discount ** (60 - t) for t in range(60 - horizon(discount))]
     assert high.excess == pytest.approx(3 * discount - 3 * np.mean(weights))
     assert max(weights) <= diagnosis_play.CUT
 
 
+def test_heads_play_by_the_rules_of_their_training(monkeypatch):
+    network = fresh_network("CartPole-v1", 0)
+    place = arena([network])
+
+    class Learned:
+        def make(self, copies):
+            raise NotImplementedError(f"{copies} copies")
+
+    monkeypatch.setattr(type(place), "as_learned", lambda self: Learned())
+    heads = (network.regressor.head,) * 2
+    about = {"episodes": 3, "discount": 0.9, "clip_rewards": False, "seed": 0, "announce": print}
+    with pytest.raises(NotImplementedError, match="6 copies"):
+        played(network, place, heads, **about)
+
+
+def test_a_head_that_knows_lives_only_is_judged_by_lives():
+    # Two lives of four steps, one reward a step, of a head that is right about each; then the game
+    # is cut two steps into the third, of which nothing can be counted.
+    discount = 0.9
+    left = np.array([sum(discount**k for k in range(steps)) for steps in (4, 3, 2, 1)])
+    best = np.concatenate([left, left, left[:3]])
+    terminal = np.array([*[False] * 3, True] * 2 + [False] * 2)
+    lives = Episode(np.ones(10), terminal, best)
+    for high in (0.0, 20.0):
+        found = worth([lives._replace(best=best + high)], discount=discount, clip_rewards=False)
+        assert found.earned == pytest.approx(left.mean())
+        assert found.excess == pytest.approx(0.75 * discount * high)  # not in terminal steps
+        assert (found.score, found.cut) == (10.0, 1)
+
+
 def test_worth_is_not_known_where_everything_is_cut():
-    found = worth([Episode(np.ones(3), np.ones(4), False)] * 2, discount=0.99, clip_rewards=False)
+    cut = Episode(np.ones(3), np.zeros(3, bool), np.ones(4))
+    found = worth([cut] * 2, discount=0.99, clip_rewards=False)
     assert found.promises == found.earnings == ()
     assert all(math.isnan(v) for v in (found.promised, found.earned, found.excess))
     assert found.score == 3.0
@@ -383,7 +431,8 @@ def test_choices_that_end_episodes_are_left_out(learned):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"levels": 1}, "levels must be a whole number of at least 2"),
+        ({"levels": 5}, "levels must be more than target_every, 5, got 5"),
+        ({"levels": 0}, "levels must be a whole number of at least 1"),
         ({"episodes": 0}, "episodes must be a whole number of at least 1"),
         ({"seeds": 0}, "seeds must be a whole number of at least 1"),
         ({"updates": 0}, "updates must be"),

@@ -57,3 +57,39 @@ def test_heads_are_held_near_the_checkpoint_s(monkeypatch, tmp_path, capsys):
     capsys.readouterr()
     holding.main()  # all is there
     assert capsys.readouterr().out.count("| Breakout | ρ = ") == 2
+
+
+def test_leaves_that_waited_are_counted(tmp_path):
+    """Node 4 waits from level 2 on, collects level 4's batch and is best in the end, uncalibrated.
+
+    Node 7 would be first: what 7 and 8 lost since node 5 and 6 were born of node 3, with 0.5, is
+    0.4 and 0.45, and 2.5 times the mean of that would be added to node 4's 0.6.
+    """
+    waiting = script("waiting")
+    settings = {"nodes": 2, "splitting_factor": 2, "expanded": 1, "pool": 3, "dive_levels": 1}
+    more = {"levels": 4, "calibration": 2.5, "backtracking": True}
+    (tmp_path / "config.json").write_text(json.dumps(settings | more))
+    born = [  # id, parent, level, score
+        *((0, None, 0, None), (1, 0, 1, 0.1), (2, 0, 1, 0.2), (3, 1, 2, 0.5), (4, 2, 2, 0.6)),
+        *((5, 3, 3, 0.7), (6, 3, 3, 0.8), (7, 5, 4, 0.9), (8, 6, 4, 0.95)),
+    ]
+    kinds = ("root", "expansion", "dive", "expansion", "dive")
+    names = ("id", "parent", "level", "score")
+    rows = [
+        dict(zip(names, node, strict=True)) | {"kind": kinds[node[2]], "assigned_how": ""}
+        for node in born
+    ]
+    (tmp_path / "tree.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    waiting.main([tmp_path], tmp_path / "waiting.csv")
+    head, row = (tmp_path / "waiting.csv").read_text().splitlines()
+    found = dict(zip(head.split(","), row.split(","), strict=True))
+    assert found.pop("run") == tmp_path.name
+    assert {name: float(value) for name, value in found.items()} == pytest.approx(
+        {"levels": 3, "collected": 1, "longest": 1, "chosen": 4, "waits": 2, "calibrated": 7}
+        | {"within": 0.05, "between": 0.2}
+    )
+    (tmp_path / "tree.jsonl").write_text(
+        "\n".join(map(json.dumps, [*rows[:-1], {**rows[-1], "parent": 5}]))
+    )
+    with pytest.raises(ValueError, match="level 4 has other nodes"):
+        waiting.waiting(tmp_path)

@@ -56,7 +56,7 @@ class Balance:
         return cls(
             promised=over_episodes(worth.promises),
             earned=over_episodes(worth.earnings),
-            excess=over_episodes(np.subtract(worth.promises, worth.earnings)),
+            excess=over_repetitions(np.subtract(worth.promises, worth.earnings)),
             score=over_episodes(worth.scores),
             episodes=len(worth.scores),
             cut=worth.cut,
@@ -113,9 +113,9 @@ class Copy:
         return share(over_repetitions(each.satisfiable.found for each in self.findings))
 
     @property
-    def bound(self) -> Estimate:
-        """The share of choices that no head exceeds."""
-        return share(over_repetitions(each.satisfiable.bound for each in self.findings))
+    def any_policy(self) -> Estimate:
+        """The share of choices that a policy of any form makes at best."""
+        return share(over_repetitions(each.satisfiable.any_policy for each in self.findings))
 
     @property
     def churn(self) -> Estimate:
@@ -138,7 +138,7 @@ class Copy:
             "choices": self.choices,
             "broken": asdict(self.broken),
             "found": asdict(self.found),
-            "bound": asdict(self.bound),
+            "any_policy": asdict(self.any_policy),
             "churn": asdict(self.churn),
             "balance": asdict(self.balance),
             "repetitions": [_findings_json(each) for each in self.findings],

@@ -154,9 +154,12 @@ def played(
     seed: int,
     announce: Callable[[str], None],
 ) -> tuple[Worth, ...]:
-    """What heads on a network's features promise and earn, on common starts."""
+    """What heads on a network's features promise and earn, on common starts.
+
+    By the rules that labels know: those of the network's training.
+    """
     approximator = LinearTuning(network.regressor.body)
-    environment = place.make(len(heads) * episodes)
+    environment = place.as_learned().make(len(heads) * episodes)
     try:
         return play(
             Players.of(approximator, heads),

@@ -19,7 +19,7 @@ from conqur.diagnosis.measures import gaps, greedy
 from conqur.diagnosis.play import Worth
 from conqur.diagnosis.reading import Run
 from conqur.diagnosis.satisfiable import Satisfiable, satisfiable
-from conqur.diagnosis.values import Estimate, over_episodes, plain_values
+from conqur.diagnosis.values import Estimate, over_repetitions, plain_values
 from conqur.environments.data import is_data
 from conqur.pretrained.playing import arena
 from conqur.runs import RunError
@@ -157,7 +157,7 @@ def diagnose_run(
         labels=_logged(run, "label"),
         checkpoint_balance=Balance.of_episodes(worths[0]) if worths else None,
         balance=Balance.of_episodes(worths[1]) if worths else None,
-        higher_score=over_episodes(np.subtract(worths[1].scores, worths[0].scores))
+        higher_score=over_repetitions(np.subtract(worths[1].scores, worths[0].scores))
         if worths
         else None,
     )

@@ -62,10 +62,15 @@ class DiagnosisConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        # Choices of a single level come from a single target, which makes them all.
-        _checks.short_count("levels", self.levels, at_least=2)
-        for name in ("transitions", "updates", "batch_size", "target_every", "episodes", "seeds"):
+        for name in ("levels", "transitions", "updates", "batch_size", "target_every"):
             _checks.short_count(name, getattr(self, name))
+        for name in ("episodes", "seeds"):
+            _checks.short_count(name, getattr(self, name))
+        if self.levels <= self.target_every:
+            raise ValueError(
+                f"levels must be more than target_every, {self.target_every}, got {self.levels}: "
+                "choices of a single target head are all made by that head"
+            )
         if _checks.count("num_envs", self.num_envs) > MOST_ENVS:
             raise ValueError(f"num_envs must be at most {MOST_ENVS:,}, got {self.num_envs:,}")
         _checks.short_count("seed", self.seed, at_least=0)

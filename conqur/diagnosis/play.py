@@ -108,19 +108,24 @@ def play(
 
 
 class Episode(NamedTuple):
-    """One episode of T steps; `best` is one longer than the rewards, `ended` not by a cut."""
+    """One episode of T steps; `best` is one longer than the rest.
+
+    Steps before the last are terminal where something is the end of a game for those who learn,
+    as the loss of a life is, and the last one unless the episode was cut.
+    """
 
     rewards: Float[np.ndarray, " T"]
+    terminal: Bool[np.ndarray, " T"]
     best: Float[np.ndarray, " T1"]
-    ended: bool
 
 
 def episode(record: Record, i: int) -> Episode:
     """The first episode of a copy."""
     over = np.flatnonzero(record.over[:, i])
     length = int(over[0]) + 1 if len(over) else len(record.over)
-    ended = bool(record.terminal[length - 1, i])
-    return Episode(record.rewards[:length, i], record.best[: length + 1, i], ended)
+    return Episode(
+        record.rewards[:length, i], record.terminal[:length, i], record.best[: length + 1, i]
+    )
 
 
 def worth(episodes: list[Episode], *, discount: float, clip_rewards: bool) -> Worth:
@@ -128,28 +133,31 @@ def worth(episodes: list[Episode], *, discount: float, clip_rewards: bool) -> Wo
     sums = []
     for one in episodes:
         rewards = np.clip(one.rewards, -1, 1) if clip_rewards else one.rewards
-        usable = len(rewards) if one.ended else max(0, len(rewards) - horizon(discount))
-        following = one.best[1:].copy()
-        following[-1] *= not one.ended
-        labels = rewards + discount * following
-        found = returns(rewards, discount, beyond=following[-1])
+        settled = int(np.flatnonzero(one.terminal)[-1]) + 1 if one.terminal.any() else 0
+        usable = max(settled, len(rewards) - horizon(discount))
+        labels = rewards + discount * one.best[1:] * ~one.terminal
+        found = returns(rewards, one.terminal, discount, beyond=one.best[-1])
         sums.append((labels[:usable].sum(), found[:usable].sum(), usable))
     promised, earned, states = np.array([each for each in sums if each[2]]).reshape(-1, 3).T
     return Worth(
         promises=_parts(promised, states),
         earnings=_parts(earned, states),
         scores=tuple(float(one.rewards.sum()) for one in episodes),
-        cut=sum(not one.ended for one in episodes),
+        cut=sum(not one.terminal[-1] for one in episodes),
     )
 
 
 def returns(
-    rewards: Float[np.ndarray, " T"], discount: float, *, beyond: float
+    rewards: Float[np.ndarray, " T"],
+    terminal: Bool[np.ndarray, " T"],
+    discount: float,
+    *,
+    beyond: float,
 ) -> Float[np.ndarray, " T"]:
-    """The discounted return from every step on; `beyond` is what follows the last reward."""
+    """The discounted return from every step on; `beyond` follows the last, if it was a cut."""
     found = np.append(np.zeros(len(rewards)), beyond)
     for t in reversed(range(len(rewards))):
-        found[t] = rewards[t] + discount * found[t + 1]
+        found[t] = rewards[t] + discount * found[t + 1] * (not terminal[t])
     return found[:-1]
 
 

@@ -19,7 +19,7 @@ def run_summary(diagnosis: RunDiagnosis) -> str:
     drawn = diagnosis.drawn
     of = "" if drawn == best.choices else f"Of {drawn:,} of them, drawn at random: "
     flipped = percent(diagnosis.leads.flipped[NOISES.index(0.01)].mean)
-    sentence = kept([found.union], found.found, found.bound)
+    sentence = kept([found])
     words = [
         f"Of {best.choices:,} choices behind the labels of node {best.id} and its ancestors, its "
         f"greedy policy breaks {percent(best.share)} (λ = {config.penalty_weight:g}).",

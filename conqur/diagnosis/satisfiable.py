@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from conqur import _checks
 from conqur.exact import Consistency, Verdict, consistent_head
+from conqur.exact.head import certain_leads
 from conqur.regressor import Dense
 
 MOST_UNKNOWNS = 1_000
@@ -31,10 +32,10 @@ class Satisfiable:
         rank: of the features, with the bias.
         contradictory: states that are committed to more than one action.
         found: the share of all choices that some head makes, the best that was found.
-        bound: no head makes a larger share: of contradictory choices of one state it makes the
-            most frequent ones at best; and one choice less if even those are inconsistent.
-        resolved: whether one head can make the most frequent choice of every state, which would
-            attain that; None if it was not tested.
+        any_policy: the share that a policy of any form makes at best: in every state the most
+            frequent choice.
+        resolved: whether one head can make as many, whichever it makes of choices that are equally
+            frequent; None if it was not tested.
         margin_lower: of that test, see `conqur.exact.Verdict`.
         margin_upper: of that test.
     """
@@ -43,7 +44,7 @@ class Satisfiable:
     rank: int
     contradictory: int
     found: float
-    bound: float
+    any_policy: float
     resolved: Consistency | None
     margin_lower: float
     margin_upper: float
@@ -70,7 +71,7 @@ def satisfiable(
     *,
     most_unknowns: int = MOST_UNKNOWNS,
 ) -> Satisfiable:
-    """How many choices one head can make together: the best found, and a bound.
+    """How many choices one head can make together, and how many any policy can.
 
     Args:
         features: φ of the states.
@@ -83,21 +84,23 @@ def satisfiable(
     states, which = np.unique(features, axis=0, return_inverse=True)
     counts = np.zeros((len(states), num_actions))
     np.add.at(counts, (which.ravel(), assigned), 1)
+    most = counts.max(axis=1).sum()
     extended = np.column_stack([states, np.ones(len(states))]).astype(np.float64)
-    verdict = _resolved(states, counts, most_unknowns)
     candidates = [np.vstack([head.weight, head.bias]).astype(np.float64) for head in heads]
-    if verdict.theta is None:
-        candidates.append(_search(extended, counts))
-    else:
-        candidates.append(verdict.theta)
+    made = max(_made(extended, counts, theta) for theta in candidates)
+    verdict = _resolved(states, counts, most_unknowns)
+    if made < most:
+        theta = _search(extended, counts) if verdict.theta is None else verdict.theta
+        made = max(made, _made(extended, counts, theta))
     tested = num_actions * extended.shape[1] <= most_unknowns
+    resolved = verdict.outcome if tested else None
     return Satisfiable(
         distinct=len(states),
         rank=int(np.linalg.matrix_rank(extended, rtol=_ROUNDING)),
         contradictory=int((np.count_nonzero(counts, axis=1) > 1).sum()),
-        found=max(_made(extended, counts, theta) for theta in candidates) / len(assigned),
-        bound=_most(counts, verdict) / len(assigned),
-        resolved=verdict.outcome if tested else None,
+        found=made / len(assigned),
+        any_policy=most / len(assigned),
+        resolved=Consistency.CONSISTENT if made == most else resolved,
         margin_lower=verdict.margin_lower,
         margin_upper=verdict.margin_upper,
     )
@@ -109,16 +112,17 @@ def _resolved(
     """Whether one head can make the most frequent choice of every state."""
     if counts.shape[1] * (states.shape[1] + 1) > most_unknowns:
         return Verdict(Consistency.UNDECIDED, None, None, 0.0, np.inf)
-    return consistent_head(states, counts.argmax(axis=1), counts.shape[1])
-
-
-def _most(counts: Float[np.ndarray, "D A"], verdict: Verdict) -> float:
-    """No head makes more choices."""
-    top = np.sort(counts, axis=1)
-    # Where two actions are equally frequent, another resolution might be consistent.
-    only_one = counts.shape[1] == 1 or bool((top[:, -1] > top[:, -2]).all())
-    proved = verdict.outcome is Consistency.INCONSISTENT and only_one
-    return float(top[:, -1].sum()) - proved
+    frequent, upper = counts.argmax(axis=1), np.inf
+    tied = (counts == counts.max(axis=1, keepdims=True)).sum(axis=1) > 1
+    if tied.any() and not tied.all():  # what contradicts itself without these does so with them
+        clear = consistent_head(states[~tied], frequent[~tied], counts.shape[1])
+        upper = clear.margin_upper
+        if clear.outcome is Consistency.INCONSISTENT:
+            return clear
+    verdict = consistent_head(states, frequent, counts.shape[1])
+    if tied.any() and verdict.outcome is Consistency.INCONSISTENT:  # other choices might hold
+        return Verdict(Consistency.UNDECIDED, None, None, 0.0, upper)
+    return verdict
 
 
 def _made(
@@ -126,10 +130,9 @@ def _made(
     counts: Float[np.ndarray, "D A"],
     theta: Float[np.ndarray, "G A"],
 ) -> float:
-    """How many choices a head makes, with a lead."""
-    q_values = extended @ theta
-    best = q_values.argmax(axis=1)
-    ahead = (q_values < q_values.max(axis=1, keepdims=True)).sum(axis=1) == counts.shape[1] - 1
+    """How many choices a head makes for certain."""
+    best = (extended @ theta).argmax(axis=1)
+    ahead = certain_leads(extended, best, theta) > 0
     return float(counts[np.arange(len(counts)), best][ahead].sum())
 
 

@@ -30,6 +30,8 @@ class Estimate:
 def over_repetitions(values: Iterable[float]) -> Estimate:
     """The mean of what independent repetitions gave, with Student's interval.
 
+    So are differences: a bootstrap of a few of them is too sure of itself.
+
     Args:
         values: one for each repetition; those that are NaN were not measured.
     """

@@ -2,16 +2,14 @@
 
 from collections.abc import Sequence
 from math import isfinite
+from statistics import fmean
 
-from conqur.diagnosis.averages import Balance, Copy
+from conqur.diagnosis.averages import Balance
 from conqur.diagnosis.diagnosing import Diagnosis
 from conqur.diagnosis.measures import NOISES
 from conqur.diagnosis.satisfiable import Satisfiable
 from conqur.diagnosis.values import Estimate, Interval
 from conqur.exact import Consistency
-
-LEAST_SAID = 5e-4
-"""A smaller share would be written as 0 %."""
 
 
 def fixed(value: float, decimals: int = 2) -> str:
@@ -52,19 +50,20 @@ def headline(diagnosis: Diagnosis) -> str:
 
 def together(found: Sequence[Satisfiable], choices: str) -> str:
     """Whether one head makes all choices, in one sentence that is true of all that was found."""
-    unions = [each.union for each in found]
-    if all(union is Consistency.CONSISTENT for union in unions):
+    if all(each.union is Consistency.CONSISTENT for each in found):
         return f"One head could make all {choices.removeprefix('the ')}"
-    impossible = sum(union is Consistency.INCONSISTENT for union in unions)
-    if not impossible:
-        return f"Whether one head could make all {choices.removeprefix('the ')} is open"
-    if impossible < len(unions):
-        return f"In {impossible} of {len(unions)} repetitions {choices} cannot all hold together"
-    lost = min(1 - each.bound for each in found)
-    if lost < LEAST_SAID:
-        return f"{choices[0].upper()}{choices[1:]} cannot all hold together"
-    least = "At least" if len(found) == 1 else "In every repetition at least"
-    return f"{least} {percent(lost)} of {choices} cannot hold together"
+    outcomes = [each.resolved for each in found]
+    impossible = outcomes.count(Consistency.INCONSISTENT)
+    if impossible == len(found):
+        return f"No head makes {choices} together, not even one for each state"
+    if impossible:
+        return (
+            f"In {impossible} of {len(found)} repetitions no head makes {choices} together, not "
+            "even one for each state"
+        )
+    if all(outcome is Consistency.CONSISTENT for outcome in outcomes):
+        return f"One head could make {choices}, one for each state; some states got several"
+    return f"Whether one head could make {choices}, one for each state, is open"
 
 
 def summary(diagnosis: Diagnosis) -> str:
@@ -76,7 +75,8 @@ def summary(diagnosis: Diagnosis) -> str:
     return (
         f"Of {plain.choices:,} choices behind its labels in {times}{config.levels} levels of "
         f"Q-learning, the greedy policy that came of them breaks {with_interval(plain.broken)}. "
-        f"{_kept(plain)} With the consistency penalty (λ = {config.penalty_weight:g}) it breaks "
+        f"{kept([each.satisfiable for each in plain.findings])} "
+        f"With the consistency penalty (λ = {config.penalty_weight:g}) it breaks "
         f"{with_interval(penalised.broken)} of its own. A level changes "
         f"{percent(plain.churn.mean)} of all decisions; noise of 1 % on the last layer would "
         f"change {percent(flipped)}. {_earned(plain.balance, penalised.balance)}"
@@ -96,9 +96,11 @@ def too_few(found: Satisfiable) -> str:
 
 def proofs(found: Satisfiable) -> str:
     """What is proved about choices that one head makes together."""
-    lower, upper = (f"{margin:.2g}" for margin in (found.margin_lower, found.margin_upper))
+    upper = f"{found.margin_upper:.2g}"
+    lower = found.margin_lower
+    attained = f"(proved{f'; normalised margin at least {lower:.2g}' if lower else ''})"
     if found.union is Consistency.CONSISTENT:
-        return f"one head can make all choices (proved; normalised margin at least {lower})."
+        return f"one head can make all choices {attained}."
     one = (
         "No state is committed to two actions, but "
         if not found.contradictory
@@ -107,8 +109,7 @@ def proofs(found: Satisfiable) -> str:
     )
     outcomes = {
         None: "the head is too large to be tested exactly here.",
-        Consistency.CONSISTENT: "one head makes the most frequent choice in every state (proved; "
-        f"normalised margin at least {lower}).",
+        Consistency.CONSISTENT: f"one head makes a most frequent choice in every state {attained}.",
         Consistency.INCONSISTENT: "even the most frequent choices of all states contradict each "
         f"other (proved; no head has a normalised margin above {upper}).",
         Consistency.UNDECIDED: "whether one head can make the most frequent choice in every "
@@ -117,22 +118,26 @@ def proofs(found: Satisfiable) -> str:
     return one + outcomes[found.resolved]
 
 
-def kept(unions: Sequence[Consistency], found: float, bound: float) -> str:
-    """How many choices a head could keep, in one sentence; shares are means of repetitions."""
-    if all(union is Consistency.CONSISTENT for union in unions):
+def kept(found: Sequence[Satisfiable]) -> str:
+    """How many choices could be kept, in one sentence; shares are means of repetitions."""
+    if all(each.union is Consistency.CONSISTENT for each in found):
         return "One head could keep all of them."
-    best = f"the best head that was found keeps {percent(found)}"
-    if 1 - bound >= LEAST_SAID:
-        average = "On average over repetitions no" if len(unions) > 1 else "No"
-        return f"{average} head keeps more than {percent(bound)}; {best}."
-    if all(union is Consistency.INCONSISTENT for union in unions):
-        return f"No head keeps all of them, but no bound better than 100 % was found; {best}."
+    any_policy = fmean(each.any_policy for each in found)
+    best = f"the best head that was found keeps {percent(fmean(each.found for each in found))}"
+    impossible = [each.resolved for each in found].count(Consistency.INCONSISTENT)
+    times = "" if impossible == len(found) else f"in {impossible} of {len(found)} repetitions "
+    if any_policy < 1:
+        average = "On average over repetitions no" if len(found) > 1 else "No"
+        proved = f", and {times}none keeps as many as a policy could (proved)" if impossible else ""
+        return (
+            f"{average} policy of any form keeps more than {percent(any_policy)}, as some states "
+            f"got several actions; {best}{proved}."
+        )
+    if impossible:
+        return (
+            f"{times.capitalize()}{'n' if times else 'N'}o head keeps all of them (proved); {best}."
+        )
     return f"Whether a head could keep all of them is open; {best}."
-
-
-def _kept(copy: Copy) -> str:
-    unions = [each.satisfiable.union for each in copy.findings]
-    return kept(unions, copy.found.mean, copy.bound.mean)
 
 
 def _earned(plain: Balance, penalised: Balance) -> str:

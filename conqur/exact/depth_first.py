@@ -12,7 +12,7 @@ from conqur import _checks
 from conqur.assignment import q_labels, successors
 from conqur.exact.fit import fit_consistent
 from conqur.exact.information_sets import Cell
-from conqur.exact.linear import LinearPolicies
+from conqur.exact.linear import LinearPolicies, strictly_greedy
 from conqur.mdp import Batch, check_sequence
 
 Theta = Float[np.ndarray, " d"]
@@ -194,9 +194,12 @@ def _constrained_fit(policies: LinearPolicies, margin: float) -> Train:
             return np.linalg.lstsq(inputs, labels, rcond=None)[0]
         features = policies.features[states]
         fit = fit_consistent(inputs, labels, features, actions[states], margin=margin)
+        # The solver's tolerance grows with the labels: a fit may break what it was to keep.
+        if fit.theta is not None and strictly_greedy(features, actions[states], fit.theta):
+            return fit.theta
         witness = policies.witness(commitments)
         assert witness is not None  # only consistent assignments become nodes
-        return witness if fit.theta is None else fit.theta
+        return witness
 
     return train
 

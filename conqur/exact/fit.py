@@ -17,7 +17,7 @@ from conqur.exact.linear import constraint_rows
 class Feasibility(enum.Enum):
     """Whether some θ keeps all commitments by the margin that was asked for."""
 
-    FEASIBLE = "some θ keeps all commitments by the margin, and the best one was found"
+    FEASIBLE = "some θ keeps all commitments by the margin, and the solver found the best"
     INFEASIBLE = "no θ keeps all commitments by the margin"
     UNSOLVED = "the solver stopped before it knew"
 
@@ -183,6 +183,8 @@ def _checked(
     num_states, num_actions, size = features.shape
     actions = _checks.action_array("actions", actions, length=num_states, num_actions=num_actions)
     _checks.shape("labels", labels, (len(inputs),))
+    if np.abs(labels).max(initial=0.0) >= 1e100:
+        raise ValueError(f"labels must stay below 1e100, got {np.abs(labels).max():.1e}")
     _checks.shape("inputs", inputs, (len(inputs), size))
     _checks.number("margin", margin, at_least=0)
     return inputs, labels, constraint_rows(features, actions)

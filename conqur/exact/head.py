@@ -132,15 +132,23 @@ def _margin_lower(
     x: Float[np.ndarray, "S G"], actions: Int[np.ndarray, "S"], theta: Float[np.ndarray, "G A"]
 ) -> float:
     """A lower bound of θ's normalised margin, positive only if θ is certainly strictly greedy."""
+    lead = certain_leads(x, actions, theta)
+    if not lead.min() > 0:
+        return 0.0
+    length = np.sqrt(2) * np.linalg.norm(x, axis=1) * np.linalg.norm(theta)
+    return float((lead / length).min())
+
+
+def certain_leads(
+    x: Float[np.ndarray, "S G"], actions: Int[np.ndarray, "S"], theta: Float[np.ndarray, "G A"]
+) -> Float[np.ndarray, "S"]:
+    """By how much at least θ prefers the actions to all others, whatever was lost to rounding."""
     each = np.arange(len(x))
     q = x @ theta
     error = (x.shape[1] + 3) * _EPS * (np.abs(x) @ np.abs(theta))
     gap = (q - error)[each, actions][:, None] - (q + error)
     gap[each, actions] = np.inf
-    if not gap.min() > 0:
-        return 0.0
-    length = np.sqrt(2) * np.linalg.norm(x, axis=1) * np.linalg.norm(theta)
-    return float((gap.min(axis=1) / length).min())
+    return gap.min(axis=1)
 
 
 def _margin_upper(

@@ -1,5 +1,6 @@
 """Exact consistency for linear policy classes, Q_θ(s, a) = θ·φ(s, a)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -104,14 +105,20 @@ class LinearPolicies:
             if all(self.witness(self._single(state, a)) is None for a in range(self.num_actions)):
                 raise ValueError(f"features let no θ prefer an action of state {state} strictly")
 
-    def witness(self, commitments: tuple[int, ...]) -> Float[np.ndarray, " d"] | None:
+    def witness(self, commitments: Sequence[int]) -> Float[np.ndarray, " d"] | None:
         """A θ that is strictly greedy for all commitments, or None if there is none."""
         if len(commitments) != self.num_states:
             raise ValueError(
                 f"commitments must hold an action or FREE for each of the "
                 f"{self.num_states} states, got {len(commitments)}"
             )
+        commitments = tuple(commitments)
         if commitments not in self._witnesses:
+            if not all(action in range(self.FREE, self.num_actions) for action in commitments):
+                raise ValueError(
+                    f"commitments must be FREE or actions in 0 … {self.num_actions - 1}, got "
+                    f"{commitments}"
+                )
             states = np.flatnonzero(np.array(commitments) != self.FREE)
             self._witnesses[commitments] = self._solve(states, np.array(commitments)[states])
         return self._witnesses[commitments]
@@ -136,7 +143,9 @@ class LinearPolicies:
         """
         states = np.arange(self.num_states) if states is None else states
         rows = _checks.state_array("states", states, length=len(states), num_states=self.num_states)
-        before = np.array(list(committed) or np.zeros((0, 2), int)).reshape(-1, 2)
+        before = np.array(list(committed) or np.zeros((0, 2), int))
+        if before.ndim != 2 or before.shape[1] != 2:
+            raise ValueError(f"committed must hold pairs (state, action), got {committed!r}")
         _checks.state_array(
             "committed", before[:, 0], length=len(before), num_states=self.num_states
         )

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from conqur import _checks
 from conqur.exact.information_sets import Cell, CellValues, InformationSets
 from conqur.exact.linear import LinearPolicies, greedy_policy
-from conqur.mdp import MDP, Batch, sample_batch
+from conqur.mdp import MDP, Batch, check_mdp, sample_batch
 
 Table = list[list[CellValues]]
 
@@ -126,8 +126,7 @@ def pcql(
 
 
 def _policies(mdp: Any, features: Any) -> LinearPolicies:
-    if not isinstance(mdp, MDP):
-        raise ValueError(f"mdp must be an MDP, got {type(mdp).__name__}")
+    check_mdp(mdp)
     policies = LinearPolicies(features)
     wanted = (mdp.num_states, mdp.num_actions, policies.num_features)
     _checks.shape("features", policies.features, wanted)

@@ -48,6 +48,22 @@ class Arena:
         game = atari_game(self.name) if self.is_atari else None
         return None if game is None else human_normalised(game, score)
 
+    def as_learned(self) -> "Arena":
+        """With actions as sticky as in training, and lost lives terminal if they were there."""
+        if self.preprocessing is None or self.preprocessing_name is None:
+            return self
+        from conqur.environments.atari import LifeLoss, preprocessing_named
+
+        basis = preprocessing_named(self.preprocessing_name)
+        # Games go on after a life, so that what begins a new episode in training is terminal here.
+        ends = basis.life_loss is not LifeLoss.IGNORED
+        rules = replace(
+            self.preprocessing,
+            sticky=basis.sticky,
+            life_loss=LifeLoss.TERMINAL if ends else LifeLoss.IGNORED,
+        )
+        return replace(self, preprocessing=rules)
+
     def make(self, copies: int, *, render: bool = False) -> VectorEnvironment:
         """Copies of the environment; refused if a network does not fit it."""
         environment = self._made(copies, render)

@@ -92,7 +92,7 @@ def _choice_slots(diagnosis: Diagnosis) -> dict[str, str]:
         "fewer": f"With the penalty {fixed(100 * fewer.mean, 1)} points fewer are broken"
         f"{in_brackets((interval[0], interval[1]), lambda end: fixed(end, 1))}.",
         "choices_table": _choices_table(diagnosis),
-        "bound_words": f"<b>Plain:</b> {_proofs(diagnosis.plain)} <b>With the penalty:</b> "
+        "proofs": f"<b>Plain:</b> {_proofs(diagnosis.plain)} <b>With the penalty:</b> "
         f"{_proofs(diagnosis.penalised)}",
         "choices_how": _choices_how(diagnosis),
     }
@@ -104,11 +104,11 @@ def _choices_table(diagnosis: Diagnosis) -> str:
             name,
             "",
             colour,
-            [share_cell(each) for each in (copy.kept, copy.found, copy.bound)],
+            [share_cell(each) for each in (copy.kept, copy.found, copy.any_policy)],
         )
         for name, colour, copy in _copies(diagnosis)
     ]
-    head = ["Learning", "Kept now", "Best found", "Bound"]
+    head = ["Learning", "Kept now", "Best head found", "Any policy"]
     return report.table(head, rows, "methods", numeric=3)
 
 

@@ -73,19 +73,19 @@ def _choice_slots(diagnosis: RunDiagnosis) -> dict[str, str]:
         for node in nodes[:MOST_BARS]
     ]
     left = len(nodes) - MOST_BARS
-    numbers_of_best = percent(1 - best.share), percent(found.found), percent(found.bound)
+    numbers_of_best = percent(1 - best.share), percent(found.found), percent(found.any_policy)
     rows = [row(f"Node {best.id}, the best by score", "", PENALISED, numbers_of_best)]
     drawn = diagnosis.drawn
     return {
         "broken_chart": report.bar_chart(bars, title="Broken choices, in per cent"),
         "more": f"; {left} more are left out" if left > 0 else "",
         "choices_table": report.table(
-            ["Head", "Kept now", "Best found", "Bound"], rows, "methods", numeric=3
+            ["Head", "Kept now", "Best head found", "Any policy"], rows, "methods", numeric=3
         ),
         "drawn": f"; the last two are of {drawn:,} choices drawn at random"
         if drawn < best.choices
         else "",
-        "bound_words": escape(proofs(found)),
+        "proofs": escape(proofs(found)),
     }
 
 

@@ -15,7 +15,7 @@ from conqur.assignment import greedy_assignment, q_labels
 from conqur.consistency import ConsistencyBuffer, Population
 from conqur.exact.fit import fit_penalised
 from conqur.exact.linear import greedy_policy
-from conqur.mdp import MDP, Batch, check_sequence
+from conqur.mdp import MDP, Batch, check_mdp, check_sequence
 from conqur.regression import penalised_update
 
 
@@ -36,7 +36,7 @@ class QLearning:
 
 
 def q_learning(
-    mdp: MDP,
+    mdp: Any,
     features: Any,
     *,
     seed: int = 0,
@@ -69,6 +69,7 @@ def q_learning(
         population: how they count (a batch is one transition); all the same if not given.
         episode_steps: an episode is cut after so many steps, and a new one begins.
     """
+    check_mdp(mdp)
     features = _checks.real_array("features", features, ("S", "A", "d"))
     _checks.shape("features", features, (mdp.num_states, mdp.num_actions, features.shape[2]))
     _checks.number("epsilon", epsilon, at_least=0, at_most=1)
@@ -129,6 +130,11 @@ def fitted_q_iteration(
     buffer = ConsistencyBuffer.empty(capacity, jnp.array(0), population=population)
     for batch in batches:
         batch.check_fits(*features.shape[:2])
+        if not np.abs(thetas[-1]).max() < 1e50:
+            raise ValueError(
+                f"θ grew beyond all bounds after {len(thetas) - 1} of {len(batches)} batches: "
+                "fitted Q-iteration diverges here"
+            )
         q_values = features[batch.successor] @ thetas[-1]
         assigned = np.asarray(assign(batch, q_values) if assign else greedy_assignment(q_values))
         labels = q_labels(batch.reward, batch.terminal, q_values, assigned, discount=discount)

@@ -1,4 +1,5 @@
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,6 +33,17 @@ def test_finds_the_best_realizable_policy(seed, num_states, num_actions, num_fea
     np.testing.assert_allclose(result.score, best, atol=1e-9)
     # With every state committed the leaves are the realizable policies, each once.
     assert set(result.leaves) == set(policies)
+
+
+def test_regressors_keep_their_commitments_however_large_the_rewards():
+    """The solver is as exact as labels are large; where that is not enough, a witness has to do."""
+    mdp, features = tabular.random_mdp(16, 4, 2, 2)
+    policies = tabular.greedy_policies(features)
+    best = max(mdp.value(policy) for policy in policies)
+    for scale in (1.0, 1e6, 1e9):
+        large = replace(mdp, rewards=mdp.rewards * scale)
+        result = search_all((large, features), start_states=range(4))
+        assert result.score == pytest.approx(scale * best)
 
 
 def test_the_four_state_example():

@@ -252,6 +252,21 @@ def test_refuses_bad_input(features, actions, message):
         consistent(features, actions)
 
 
+@pytest.mark.parametrize("commitments", [(-2, 0), (2, 0)])
+def test_policies_refuse_commitments_to_what_is_no_action(commitments):
+    policies = LinearPolicies(np.eye(4).reshape(2, 2, 4))
+    assert policies.witness([-1, 0]) is not None
+    with pytest.raises(ValueError, match="commitments must be FREE or actions in 0 … 1"):
+        policies.witness(commitments)
+
+
+@pytest.mark.parametrize("committed", [[(0, 1, 1)], [(0, 1, 1), (0, 1, 1)], [0, 1]])
+def test_policies_refuse_commitments_that_are_no_pairs(committed):
+    policies = LinearPolicies(np.eye(4).reshape(2, 2, 4))
+    with pytest.raises(ValueError, match="committed must hold pairs"):
+        policies.oracle(committed=committed)
+
+
 def test_policies_refuse_a_state_whose_actions_are_all_the_same():
     with pytest.raises(ValueError, match="no θ prefer an action of state 1"):
         LinearPolicies(np.stack([np.eye(2), np.ones((2, 2))]))

@@ -1,6 +1,7 @@
 """Where networks play: as they were trained to see, and nowhere they do not fit."""
 
 import jax
+import numpy as np
 import pytest
 
 from conqur.environments.atari import PREPROCESSING, LifeLoss
@@ -41,6 +42,27 @@ def test_atari_games_are_seen_as_in_training_and_played_by_the_papers_rules(name
     assert place.preprocessing.no_ops[1] == 30
     assert place.frame_skip == 4
     assert arena([atari(name)]).preprocessing.sticky == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "sticky", "terminals"),
+    [("conqur", 0, 1), ("dopamine", 0.25, 1), ("nature", 0, 5), ("sb3", 0, 5), ("dqn_zoo", 0, 5)],
+)
+def test_what_labels_knew_in_training_is_known_where_they_are_compared(name, sticky, terminals):
+    trained = network("ALE/Breakout-v5", (84, 84, 4), 4, name, "nature")
+    place = arena([trained]).as_learned()
+    assert place.preprocessing.sticky == sticky
+    assert place.preprocessing.no_ops == arena([trained]).preprocessing.no_ops
+    environment, rng, found = place.make(1), np.random.default_rng(0), 0
+    environment.reset([0])
+    over = False
+    while not over:
+        step = environment.step(rng.integers(4, size=1))
+        found, over = found + bool(step.terminal[0]), bool(step.game_over[0])
+    environment.close()
+    assert found == terminals  # there are five lives
+    elsewhere = arena([network()])
+    assert elsewhere.as_learned() is elsewhere
 
 
 def test_preprocessing_can_be_another():

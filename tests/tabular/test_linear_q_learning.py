@@ -175,6 +175,12 @@ def test_refuses_bad_input():
             tabular.q_learning(mdp, features, **settings)
     with pytest.raises(ValueError, match="features must have shape"):
         tabular.q_learning(mdp, features[:2])
+    for of_no_mdp in (
+        lambda: tabular.q_learning(tabular.four_state(), features),
+        lambda: tabular.sample_batch(tabular.four_state(), 0, 3),
+    ):
+        with pytest.raises(ValueError, match="mdp must be an MDP, got Problem"):
+            of_no_mdp()
     with pytest.raises(ValueError, match="batches must hold"):
         tabular.fitted_q_iteration([], features, discount=1.0)
 
