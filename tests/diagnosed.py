@@ -8,7 +8,7 @@ import numpy as np
 from conqur.diagnosis.satisfiable import Satisfiable
 from conqur.exact import Consistency
 
-CAN = Satisfiable(800, 40, 12, 0.875, 0.9375, Consistency.INCONSISTENT, 0.0, 1.5e-9)
+CAN = Satisfiable(800, 40, 12, 0.875, 0.9375, Consistency.INCONSISTENT)
 FLIPS = np.array([[0.0], [0.01], [0.125], [0.5], [0.625]])
 
 

@@ -15,7 +15,7 @@ from conqur.diagnosis.averages import Balance, Copy, Findings, Leads
 from conqur.diagnosis.diagnosing import played
 from conqur.diagnosis.learning import DiagnosisConfig, learn
 from conqur.diagnosis.measures import NOISES, Breaks, Churn, Gaps, breaks, churn, gaps, greedy
-from conqur.diagnosis.play import Episode, Worth, horizon, play, returns, worth
+from conqur.diagnosis.play import Episode, Record, Worth, episode, horizon, play, returns, worth
 from conqur.diagnosis.satisfiable import satisfiable
 from conqur.diagnosis.values import Estimate, over_episodes, over_repetitions, share
 from conqur.environments.interface import Spec, Step, VectorEnvironment
@@ -131,7 +131,6 @@ def test_choices_that_no_line_separates():
     found = satisfiable(features, assigned, [INDIFFERENT])
     assert found.contradictory == 0
     assert found.resolved is found.union is Consistency.INCONSISTENT
-    assert found.margin_upper < 1e-6
     assert (found.found, found.any_policy) == (2 / 3, 1.0)  # one choice at least has to go
 
 
@@ -236,7 +235,7 @@ def test_returns_and_horizon():
 
 
 def test_worth_of_an_episode_that_ended():
-    ended = Episode(np.array([1.0, 3.0]), END[-2:], np.array([9.0, 2.0, 7.0]))
+    ended = Episode(np.array([1.0, 3.0]), END, np.array([9.0, 2.0, 7.0]), cut=False)
     found = worth([ended], discount=0.5, clip_rewards=False)
     # Labels 1 + 0.5·2 and 3; returns 1 + 0.5·3 and 3.
     assert (found.promised, found.earned, found.excess) == (2.5, 2.75, -0.25)
@@ -246,8 +245,8 @@ def test_worth_of_an_episode_that_ended():
 
 
 def test_worth_counts_states_alike_and_completes_returns_that_were_cut():
-    ended = Episode(np.ones(1), END[-1:], np.array([0.0, 5.0]))
-    cut = Episode(np.ones(7), np.zeros(7, bool), np.array([*[4.0] * 7, 6.0]))
+    ended = Episode(np.ones(1), END[-1:], np.array([0.0, 5.0]), cut=False)
+    cut = Episode(np.ones(7), np.zeros(7, bool), np.array([*[4.0] * 7, 6.0]), cut=True)
     found = worth([ended, cut], discount=0.5, clip_rewards=False)
     # Two states of the second count: labels 1 + 0.5·4; returns 2 − 2⁻⁶ and 2 − 2⁻⁵, and what the
     # head expects after the cut, 6 · 2⁻⁷ and 6 · 2⁻⁶. The cut weighs 2⁻⁵ in the third at least.
@@ -267,11 +266,12 @@ def test_a_head_that_is_right_promises_no_more_than_it_earns_however_early_it_is
     discount = 0.9
     true = np.full(61, 1 / (1 - discount))
     on = np.zeros(60, bool)
-    found = worth([Episode(np.ones(60), on, true)] * 3, discount=discount, clip_rewards=False)
+    right = Episode(np.ones(60), on, true, cut=True)
+    found = worth([right] * 3, discount=discount, clip_rewards=False)
     assert found.excess == pytest.approx(0, abs=1e-12)
     # One that is 3 too high everywhere is seen to be so, but for what the cut hides. A label has
     # γ·3 of it, and the return from t on of T steps has γ^(T − t)·3.
-    high = worth([Episode(np.ones(60), on, true + 3)], discount=discount, clip_rewards=False)
+    high = worth([right._replace(best=true + 3)], discount=discount, clip_rewards=False)
     weights = [discount ** (60 - t) for t in range(60 - horizon(discount))]
     assert high.excess == pytest.approx(3 * discount - 3 * np.mean(weights))
     assert max(weights) <= diagnosis_play.CUT
@@ -299,7 +299,7 @@ def test_a_head_that_knows_lives_only_is_judged_by_lives():
     left = np.array([sum(discount**k for k in range(steps)) for steps in (4, 3, 2, 1)])
     best = np.concatenate([left, left, left[:3]])
     terminal = np.array([*[False] * 3, True] * 2 + [False] * 2)
-    lives = Episode(np.ones(10), terminal, best)
+    lives = Episode(np.ones(10), terminal, best, cut=True)
     for high in (0.0, 20.0):
         found = worth([lives._replace(best=best + high)], discount=discount, clip_rewards=False)
         assert found.earned == pytest.approx(left.mean())
@@ -307,8 +307,31 @@ def test_a_head_that_knows_lives_only_is_judged_by_lives():
         assert (found.score, found.cut) == (10.0, 1)
 
 
+def test_steps_that_begin_a_new_life_belong_to_none():
+    # A life of two steps, a step that begins the next, which has two again, and one of another
+    # game. Q-values are numbered.
+    record = Record(
+        rewards=np.array([[1.0, 2.0, 0.0, 4.0, 8.0, 16.0]]).T,
+        terminal=np.array([[0, 1, 0, 0, 1, 0]], bool).T,
+        over=np.array([[0, 0, 0, 0, 1, 0]], bool).T,
+        reset=np.array([[0, 0, 1, 0, 0, 1]], bool).T,
+        best=np.arange(7.0)[:, None],
+    )
+    found = episode(record, 0)
+    assert found.rewards.tolist() == [1, 2, 4, 8]
+    assert found.terminal.tolist() == [False, True, False, True]
+    assert found.best[[0, 1, 3]].tolist() == [0, 1, 4]  # what follows lives does not count
+    assert not found.cut
+    earlier = Record(*(part[:4] for part in record[:4]), record.best[:5])
+    found = episode(earlier, 0)
+    assert (found.rewards.tolist(), found.best[[0, 1, 3]].tolist()) == ([1, 2, 4], [0, 1, 4])
+    assert found.cut
+    timed = record._replace(terminal=np.zeros((6, 1), bool))  # over, but by a limit
+    assert episode(timed, 0).cut
+
+
 def test_worth_is_not_known_where_everything_is_cut():
-    cut = Episode(np.ones(3), np.zeros(3, bool), np.ones(4))
+    cut = Episode(np.ones(3), np.zeros(3, bool), np.ones(4), cut=True)
     found = worth([cut] * 2, discount=0.99, clip_rewards=False)
     assert found.promises == found.earnings == ()
     assert all(math.isnan(v) for v in (found.promised, found.earned, found.excess))

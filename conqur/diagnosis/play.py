@@ -69,6 +69,8 @@ class Record(NamedTuple):
     rewards: Float[np.ndarray, "T N"]
     terminal: Bool[np.ndarray, "T N"]
     over: Bool[np.ndarray, "T N"]
+    reset: Bool[np.ndarray, "T N"]
+    """Steps that only begin anew after a lost life, and belong to no life."""
     best: Float[np.ndarray, "T1 N"]
     """max Q(s, ·), one more than there are steps."""
 
@@ -111,21 +113,25 @@ class Episode(NamedTuple):
     """One episode of T steps; `best` is one longer than the rest.
 
     Steps before the last are terminal where something is the end of a game for those who learn,
-    as the loss of a life is, and the last one unless the episode was cut.
+    as the loss of a life is.
     """
 
     rewards: Float[np.ndarray, " T"]
     terminal: Bool[np.ndarray, " T"]
     best: Float[np.ndarray, " T1"]
+    cut: bool
 
 
 def episode(record: Record, i: int) -> Episode:
     """The first episode of a copy."""
     over = np.flatnonzero(record.over[:, i])
     length = int(over[0]) + 1 if len(over) else len(record.over)
-    return Episode(
-        record.rewards[:length, i], record.terminal[:length, i], record.best[: length + 1, i]
-    )
+    counted = np.flatnonzero(~record.reset[:length, i])
+    terminal = record.terminal[counted, i]
+    # What is best after a terminal step, at the end of a life, does not count.
+    best = record.best[np.append(counted, length), i]
+    cut = not (len(over) and terminal[-1])
+    return Episode(record.rewards[counted, i], terminal, best, cut)
 
 
 def worth(episodes: list[Episode], *, discount: float, clip_rewards: bool) -> Worth:
@@ -143,7 +149,7 @@ def worth(episodes: list[Episode], *, discount: float, clip_rewards: bool) -> Wo
         promises=_parts(promised, states),
         earnings=_parts(earned, states),
         scores=tuple(float(one.rewards.sum()) for one in episodes),
-        cut=sum(not one.terminal[-1] for one in episodes),
+        cut=sum(one.cut for one in episodes),
     )
 
 
@@ -197,12 +203,12 @@ def _recorded(
             break
         step = environment.step(checked_actions(chosen))
         frames, reset = step.frame, step.reset
-        row = (step.reward, step.terminal, step.game_over)
+        row = (step.reward, step.terminal, step.game_over, step.reset)
         rows.append(tuple(np.array(values) for values in row))
-        done |= rows[-1][2]
+        done |= step.game_over
         environment.rest(done)
-    rewards, terminal, over = (np.stack(values) for values in zip(*rows, strict=True))
-    return Record(rewards.astype(np.float64), terminal, over, np.stack(best))
+    rewards, terminal, over, new = (np.stack(values) for values in zip(*rows, strict=True))
+    return Record(rewards.astype(np.float64), terminal, over, new, np.stack(best))
 
 
 def _parts(sums: Float[np.ndarray, " E"], states: Float[np.ndarray, " E"]) -> tuple[float, ...]:

@@ -8,9 +8,10 @@ from conqur.diagnosis.words import fixed, kept, percent, together, too_few
 
 def run_headline(diagnosis: RunDiagnosis) -> str:
     """The answer in one sentence."""
-    return together(
-        [diagnosis.satisfiable], "the choices behind the labels of the node with the best score"
-    )
+    choices = "the choices behind the labels of the node with the best score"
+    if diagnosis.drawn < diagnosis.best.choices:
+        choices = f"{diagnosis.drawn:,} of {choices}"
+    return together([diagnosis.satisfiable], choices)
 
 
 def run_summary(diagnosis: RunDiagnosis) -> str:
@@ -27,7 +28,7 @@ def run_summary(diagnosis: RunDiagnosis) -> str:
         f"In {percent(diagnosis.moved)} of these states it decides otherwise than the checkpoint; "
         f"noise of 1 % on its last layer would change {flipped} of its decisions.",
         _earned(diagnosis.balance),
-        too_few(found) if not found.telling else "",
+        too_few(found),
         untrained(diagnosis),
     ]
     return " ".join(word for word in words if word)

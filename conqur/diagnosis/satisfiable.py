@@ -11,10 +11,12 @@ import scipy.optimize
 from jaxtyping import Array, Float, Int
 
 from conqur import _checks
-from conqur.exact import Consistency, Verdict, consistent_head
+from conqur.exact import Consistency, consistent_head
 from conqur.exact.head import certain_leads
 from conqur.regressor import Dense
 
+TOLERANCE = 1e-7
+"""The normalised margin below which no head counts, see `conqur.exact.Verdict`."""
 MOST_UNKNOWNS = 1_000
 """Weights of a head up to which resolved choices are tested exactly: 3,000 take many minutes."""
 MOST_STEPS = 300
@@ -35,9 +37,7 @@ class Satisfiable:
         any_policy: the share that a policy of any form makes at best: in every state the most
             frequent choice.
         resolved: whether one head can make as many, whichever it makes of choices that are equally
-            frequent; None if it was not tested.
-        margin_lower: of that test, see `conqur.exact.Verdict`.
-        margin_upper: of that test.
+            frequent; None if it was not tested. INCONSISTENT is proved up to `TOLERANCE`.
     """
 
     distinct: int
@@ -46,8 +46,6 @@ class Satisfiable:
     found: float
     any_policy: float
     resolved: Consistency | None
-    margin_lower: float
-    margin_upper: float
 
     @property
     def union(self) -> Consistency:
@@ -88,12 +86,12 @@ def satisfiable(
     extended = np.column_stack([states, np.ones(len(states))]).astype(np.float64)
     candidates = [np.vstack([head.weight, head.bias]).astype(np.float64) for head in heads]
     made = max(_made(extended, counts, theta) for theta in candidates)
-    verdict = _resolved(states, counts, most_unknowns)
+    resolved: Consistency | None = Consistency.CONSISTENT
     if made < most:
-        theta = _search(extended, counts) if verdict.theta is None else verdict.theta
+        small = num_actions * extended.shape[1] <= most_unknowns
+        resolved, theta = _resolved(states, counts) if small else (None, None)
+        theta = _search(extended, counts) if theta is None else theta
         made = max(made, _made(extended, counts, theta))
-    tested = num_actions * extended.shape[1] <= most_unknowns
-    resolved = verdict.outcome if tested else None
     return Satisfiable(
         distinct=len(states),
         rank=int(np.linalg.matrix_rank(extended, rtol=_ROUNDING)),
@@ -101,28 +99,25 @@ def satisfiable(
         found=made / len(assigned),
         any_policy=most / len(assigned),
         resolved=Consistency.CONSISTENT if made == most else resolved,
-        margin_lower=verdict.margin_lower,
-        margin_upper=verdict.margin_upper,
     )
 
 
 def _resolved(
-    states: Float[np.ndarray, "D F"], counts: Float[np.ndarray, "D A"], most_unknowns: int
-) -> Verdict:
-    """Whether one head can make the most frequent choice of every state."""
-    if counts.shape[1] * (states.shape[1] + 1) > most_unknowns:
-        return Verdict(Consistency.UNDECIDED, None, None, 0.0, np.inf)
-    frequent, upper = counts.argmax(axis=1), np.inf
+    states: Float[np.ndarray, "D F"], counts: Float[np.ndarray, "D A"]
+) -> tuple[Consistency, Float[np.ndarray, "G A"] | None]:
+    """Whether one head can make a most frequent choice of every state, and one that does."""
+    frequent = counts.argmax(axis=1)
     tied = (counts == counts.max(axis=1, keepdims=True)).sum(axis=1) > 1
     if tied.any() and not tied.all():  # what contradicts itself without these does so with them
-        clear = consistent_head(states[~tied], frequent[~tied], counts.shape[1])
-        upper = clear.margin_upper
+        clear = consistent_head(
+            states[~tied], frequent[~tied], counts.shape[1], tolerance=TOLERANCE
+        )
         if clear.outcome is Consistency.INCONSISTENT:
-            return clear
-    verdict = consistent_head(states, frequent, counts.shape[1])
+            return clear.outcome, None
+    verdict = consistent_head(states, frequent, counts.shape[1], tolerance=TOLERANCE)
     if tied.any() and verdict.outcome is Consistency.INCONSISTENT:  # other choices might hold
-        return Verdict(Consistency.UNDECIDED, None, None, 0.0, upper)
-    return verdict
+        return Consistency.UNDECIDED, None
+    return verdict.outcome, verdict.theta
 
 
 def _made(

@@ -1,15 +1,18 @@
 """What a diagnosis found, in plain words."""
 
 from collections.abc import Sequence
-from math import isfinite
+from math import ceil, floor, isfinite
 from statistics import fmean
 
 from conqur.diagnosis.averages import Balance
 from conqur.diagnosis.diagnosing import Diagnosis
 from conqur.diagnosis.measures import NOISES
-from conqur.diagnosis.satisfiable import Satisfiable
+from conqur.diagnosis.satisfiable import TOLERANCE, Satisfiable
 from conqur.diagnosis.values import Estimate, Interval
 from conqur.exact import Consistency
+
+ROUNDING = 1e-9
+"""Of sums of shares, in tenths of a per cent: what is written as such is not a bound's next."""
 
 
 def fixed(value: float, decimals: int = 2) -> str:
@@ -20,6 +23,16 @@ def fixed(value: float, decimals: int = 2) -> str:
 def percent(share: float) -> str:
     """A share as people write it."""
     return f"{100 * share:.1f} %"
+
+
+def at_least(share: float) -> str:
+    """A lower bound, rounded down."""
+    return percent(floor(1000 * share + ROUNDING) / 1000)
+
+
+def at_most(share: float) -> str:
+    """An upper bound, rounded up."""
+    return percent(ceil(1000 * share - ROUNDING) / 1000)
 
 
 def percent_range(interval: Interval) -> str:
@@ -40,37 +53,40 @@ def with_interval(found: Estimate) -> str:
 def headline(diagnosis: Diagnosis) -> str:
     """The answer in one sentence."""
     found = [each.satisfiable for each in diagnosis.plain.findings]
-    if not found[0].telling:
-        return "Too few states to tell whether the choices behind its labels can hold together"
     answer = together(found, "the choices behind its labels")
-    if all(each.union is Consistency.CONSISTENT for each in found):
+    if all(each.union is Consistency.CONSISTENT and each.telling for each in found):
         answer += f"; its policy breaks {percent(diagnosis.plain.broken.mean)}"
     return answer
 
 
 def together(found: Sequence[Satisfiable], choices: str) -> str:
     """Whether one head makes all choices, in one sentence that is true of all that was found."""
-    if all(each.union is Consistency.CONSISTENT for each in found):
-        return f"One head could make all {choices.removeprefix('the ')}"
     outcomes = [each.resolved for each in found]
     impossible = outcomes.count(Consistency.INCONSISTENT)
-    if impossible == len(found):
-        return f"No head makes {choices} together, not even one for each state"
+    several = any(each.contradictory for each in found)
     if impossible:
+        all_ = impossible == len(found)
         return (
-            f"In {impossible} of {len(found)} repetitions no head makes {choices} together, not "
-            "even one for each state"
+            f"{'No' if all_ else f'In {impossible} of {len(found)} repetitions no'} head makes "
+            f"{choices} together{', not even the most frequent one of each state' * several}"
         )
+    if not all(each.telling for each in found):
+        return f"Too few states to tell whether {choices} can hold together"
+    if all(each.union is Consistency.CONSISTENT for each in found):
+        return f"One head could make all {choices.removeprefix('the ')}"
     if all(outcome is Consistency.CONSISTENT for outcome in outcomes):
-        return f"One head could make {choices}, one for each state; some states got several"
-    return f"Whether one head could make {choices}, one for each state, is open"
+        return (
+            f"One head could make the most frequent of {choices} in every state, as good as any "
+            "policy; some states got several"
+        )
+    return f"Whether one head could make {choices} together is open"
 
 
 def summary(diagnosis: Diagnosis) -> str:
     """What was found, in one paragraph."""
     plain, penalised, config = diagnosis.plain, diagnosis.penalised, diagnosis.config
     flipped = diagnosis.leads.flipped[NOISES.index(0.01)].mean
-    first = plain.findings[0].satisfiable
+    few = too_few(min((each.satisfiable for each in plain.findings), key=lambda f: f.telling))
     times = f"{config.seeds} repetitions of " if config.seeds > 1 else ""
     return (
         f"Of {plain.choices:,} choices behind its labels in {times}{config.levels} levels of "
@@ -80,27 +96,26 @@ def summary(diagnosis: Diagnosis) -> str:
         f"{with_interval(penalised.broken)} of its own. A level changes "
         f"{percent(plain.churn.mean)} of all decisions; noise of 1 % on the last layer would "
         f"change {percent(flipped)}. {_earned(plain.balance, penalised.balance)}"
-        f"{'' if first.telling else ' ' + too_few(first)}"
+        f"{few and ' ' + few}"
         f"{'' if config.seeds > 1 else ' This is one repetition: differences may be chance.'}"
     )
 
 
 def too_few(found: Satisfiable) -> str:
-    """That there are too few states for anything to be inconsistent."""
+    """That there are too few states for much to be inconsistent; empty if there are enough."""
+    if found.telling or found.resolved is Consistency.INCONSISTENT:
+        return ""
     return (
         f"Too few states to tell: there are {found.distinct:,} different ones for {found.rank} "
-        f"independent features, and any choices in up to {found.rank} such states hold together. "
-        "It takes more levels or transitions, for at least ten states a feature."
+        f"independent features, and any choices in {found.rank} linearly independent states hold "
+        "together. It takes more levels or transitions, for at least ten states a feature."
     )
 
 
 def proofs(found: Satisfiable) -> str:
     """What is proved about choices that one head makes together."""
-    upper = f"{found.margin_upper:.2g}"
-    lower = found.margin_lower
-    attained = f"(proved{f'; normalised margin at least {lower:.2g}' if lower else ''})"
     if found.union is Consistency.CONSISTENT:
-        return f"one head can make all choices {attained}."
+        return "one head can make all choices (proved)."
     one = (
         "No state is committed to two actions, but "
         if not found.contradictory
@@ -109,11 +124,11 @@ def proofs(found: Satisfiable) -> str:
     )
     outcomes = {
         None: "the head is too large to be tested exactly here.",
-        Consistency.CONSISTENT: f"one head makes a most frequent choice in every state {attained}.",
+        Consistency.CONSISTENT: "one head makes a most frequent choice in every state (proved).",
         Consistency.INCONSISTENT: "even the most frequent choices of all states contradict each "
-        f"other (proved; no head has a normalised margin above {upper}).",
+        f"other (proved: no head has a normalised margin above {TOLERANCE:g}).",
         Consistency.UNDECIDED: "whether one head can make the most frequent choice in every "
-        f"state is open (no head has a normalised margin above {upper}).",
+        "state is open.",
     }
     return one + outcomes[found.resolved]
 
@@ -122,17 +137,19 @@ def kept(found: Sequence[Satisfiable]) -> str:
     """How many choices could be kept, in one sentence; shares are means of repetitions."""
     if all(each.union is Consistency.CONSISTENT for each in found):
         return "One head could keep all of them."
-    any_policy = fmean(each.any_policy for each in found)
-    best = f"the best head that was found keeps {percent(fmean(each.found for each in found))}"
+    best = f"the best head that was found keeps {at_least(fmean(each.found for each in found))}"
     impossible = [each.resolved for each in found].count(Consistency.INCONSISTENT)
     times = "" if impossible == len(found) else f"in {impossible} of {len(found)} repetitions "
-    if any_policy < 1:
+    if any(each.contradictory for each in found):
+        most = at_most(fmean(each.any_policy for each in found))
         average = "On average over repetitions no" if len(found) > 1 else "No"
-        proved = f", and {times}none keeps as many as a policy could (proved)" if impossible else ""
-        return (
-            f"{average} policy of any form keeps more than {percent(any_policy)}, as some states "
-            f"got several actions; {best}{proved}."
+        bound = (
+            "No policy of any form keeps all of them"
+            if most == percent(1)
+            else f"{average} policy of any form keeps more than {most}"
         )
+        proved = f", and {times}none keeps as many as a policy could (proved)" if impossible else ""
+        return f"{bound}, as some states got several actions; {best}{proved}."
     if impossible:
         return (
             f"{times.capitalize()}{'n' if times else 'N'}o head keeps all of them (proved); {best}."

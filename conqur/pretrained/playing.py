@@ -49,19 +49,13 @@ class Arena:
         return None if game is None else human_normalised(game, score)
 
     def as_learned(self) -> "Arena":
-        """With actions as sticky as in training, and lost lives terminal if they were there."""
+        """With actions as sticky as in training, and lives lost as there."""
         if self.preprocessing is None or self.preprocessing_name is None:
             return self
-        from conqur.environments.atari import LifeLoss, preprocessing_named
+        from conqur.environments.atari import preprocessing_named
 
         basis = preprocessing_named(self.preprocessing_name)
-        # Games go on after a life, so that what begins a new episode in training is terminal here.
-        ends = basis.life_loss is not LifeLoss.IGNORED
-        rules = replace(
-            self.preprocessing,
-            sticky=basis.sticky,
-            life_loss=LifeLoss.TERMINAL if ends else LifeLoss.IGNORED,
-        )
+        rules = replace(self.preprocessing, sticky=basis.sticky, life_loss=basis.life_loss)
         return replace(self, preprocessing=rules)
 
     def make(self, copies: int, *, render: bool = False) -> VectorEnvironment:

@@ -15,6 +15,7 @@ from conqur.suite.worker import Worker
 
 ROOM = 8 << 30
 """Bytes of a GPU's memory that a run is given at least."""
+STOPPING = "Stopping: runs have a minute to end their level and save. Ctrl-C again: at once."
 
 
 def run_locally(
@@ -38,7 +39,7 @@ def run_locally(
     desks = [_Desk(Worker(variables)) for variables in _environments(workers, study)]
     failed: list[Job] = []
     try:
-        with stop_requested() as stop:
+        with stop_requested(STOPPING) as stop:
             while (waiting and not stop) or any(desk.making for desk in desks):
                 for desk in desks:
                     if waiting and desk.making is None and not stop:

@@ -13,7 +13,7 @@ from conqur.diagnosis.learning import DiagnosisConfig
 from conqur.diagnosis.measures import Breaks, Churn, Gaps
 from conqur.diagnosis.play import Worth
 from conqur.diagnosis.satisfiable import Satisfiable
-from conqur.diagnosis.words import headline, proofs, summary
+from conqur.diagnosis.words import at_least, at_most, headline, proofs, summary
 from conqur.exact import Consistency
 from conqur.report.diagnosis_page import render
 
@@ -66,7 +66,8 @@ def test_the_page_says_what_was_measured(diagnosis):
     words = text(page)
     assert headline(diagnosis) in words
     assert headline(diagnosis) == (
-        "No head makes the choices behind its labels together, not even one for each state"
+        "No head makes the choices behind its labels together, not even the most frequent one of "
+        "each state"
     )
     assert summary(diagnosis) in words
     # 0.25 and 0.27: standard error 0.01, Student's quantile 12.7062 with one degree of freedom
@@ -114,10 +115,10 @@ def test_repetitions_that_came_out_differently():
     fine = replace(CAN, contradictory=0, found=1.0, any_policy=1.0, resolved=CONSISTENT)
     found = measured(CAN, fine)
     assert headline(found) == (
-        "In 1 of 2 repetitions no head makes the choices behind its labels together, not even one "
-        "for each state"
+        "In 1 of 2 repetitions no head makes the choices behind its labels together, not even the "
+        "most frequent one of each state"
     )
-    assert "keeps 93.8 %, and in 1 of 2 repetitions none keeps as many as" in summary(found)
+    assert "keeps 93.7 %, and in 1 of 2 repetitions none keeps as many as" in summary(found)
     assert "in the first repetition; not all are alike" in text(render(found, "x"))
     weaker = measured(CAN, replace(CAN, any_policy=0.97))
     assert "no policy of any form keeps more than 95.4 %" in summary(weaker)
@@ -134,25 +135,23 @@ def test_repetitions_that_came_out_differently():
         ),
         (
             replace(CAN, contradictory=0, any_policy=1.0),
-            "No head makes the choices behind its labels together, not even one for each state",
+            "No head makes the choices behind its labels together",
             "No head keeps all of them (proved); the best head that was found keeps 87.5 %.",
         ),
         (
             replace(CAN, resolved=CONSISTENT),
-            "One head could make the choices behind its labels, one for each state; some states "
-            "got several",
+            "One head could make the most frequent of the choices behind its labels in every "
+            "state, as good as any policy; some states got several",
             "as some states got several actions; the best head that was found keeps 87.5 %.",
         ),
         (
             replace(CAN, resolved=None),
-            "Whether one head could make the choices behind its labels, one for each state, is "
-            "open",
+            "Whether one head could make the choices behind its labels together is open",
             "as some states got several actions; the best head that was found keeps 87.5 %.",
         ),
         (
             replace(CAN, contradictory=0, any_policy=1.0, resolved=None),
-            "Whether one head could make the choices behind its labels, one for each state, is "
-            "open",
+            "Whether one head could make the choices behind its labels together is open",
             "Whether a head could keep all of them is open; the best head that was found keeps 87",
         ),
     ],
@@ -166,10 +165,22 @@ def test_other_outcomes(can, title, sentence):
 
 def test_too_few_states_are_told(diagnosis):
     assert "Too few states to tell" not in text(render(diagnosis, "x"))
-    few = measured(replace(CAN, distinct=399))
+    few = measured(replace(CAN, distinct=399, resolved=CONSISTENT))
     assert "Too few states to tell: there are 399 different ones for 40" in text(render(few, "x"))
     assert "Too few states" in summary(few)
     assert headline(few).startswith("Too few states to tell")
+    # A proof is one however few states there are.
+    proved = measured(replace(CAN, distinct=399))
+    assert headline(proved) == headline(diagnosis)
+    assert "Too few states" not in summary(proved)
+
+
+def test_bounds_are_rounded_to_the_safe_side():
+    assert (at_least(0.9375), at_most(0.9375)) == ("93.7 %", "93.8 %")
+    for share in (0.1 + 0.2, 0.57, 0.29, 1.0, 0.0):  # as written, whatever their last bits
+        assert at_least(share) == at_most(share) == f"{100 * share:.1f} %"
+    nearly = measured(replace(CAN, found=0.5, any_policy=0.9999, resolved=None))
+    assert "No policy of any form keeps all of them, as some states got" in summary(nearly)
 
 
 def test_what_is_not_known_is_left_out(diagnosis):

@@ -103,6 +103,6 @@ def test_labels_without_effect_are_told(diagnosis):
 
 def test_headlines(diagnosis):
     assert run_headline(diagnosis) == (
-        "No head makes the choices behind the labels of the node with the best score together, "
-        "not even one for each state"
+        "No head makes 1,000 of the choices behind the labels of the node with the best score "
+        "together, not even the most frequent one of each state"
     )

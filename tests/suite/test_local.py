@@ -67,7 +67,7 @@ def test_a_study_from_the_command_line(tmp_path):
 LONG = ("--steps", "6000", "--learning-starts", "100", "--log-every", "200")
 
 
-def test_what_is_killed_and_stopped_ends_as_if_nothing_had_been(tmp_path):
+def test_what_is_killed_and_stopped_ends_as_if_nothing_had_been(tmp_path, capfd):
     job = Job("one", ("train", "CartPole-v1", *LONG), {"game": "CartPole-v1"}, 3)
     undisturbed = trained(tmp_path / "alone", ("CartPole-v1", *LONG))
     rows_at_signals = []
@@ -88,6 +88,7 @@ def test_what_is_killed_and_stopped_ends_as_if_nothing_had_been(tmp_path):
 
     outcome = run_locally([job], tmp_path, workers=1, retries=1, show=disturb)
     assert (outcome.failed, outcome.stopped_by) == ((), signal.SIGTERM)
+    assert "runs have a minute" in capfd.readouterr().err
     assert state(job, tmp_path) is State.BEGUN
     assert "all is saved" in job.log(tmp_path).read_text()
     assert job.start(tmp_path) == ["train", "--resume", "--run-dir", str(job.folder(tmp_path))]
