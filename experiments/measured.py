@@ -224,9 +224,9 @@ def search_table() -> str:
     arms = arms_of(results)
     multi = arms["multi-DQN"]
     lines = [
-        "| | runs | chosen by rollouts | lead on multi-DQN | chosen by the loss | lead | "
-        "all nodes, mean | lead |",
-        f"|---|{'---:|' * 7}",
+        "| | runs | chosen by rollouts | better, worse | lead on multi-DQN | chosen by the loss | "
+        "lead | all nodes, mean | lead |",
+        f"|---|{'---:|' * 8}",
     ]
     order = ["multi-DQN", "search without penalty", *(f"ConQUR, λ = {w}" for w in WEIGHTS)]
     for name in [*order, *sorted(set(arms) - set(order), reverse=True)]:
@@ -239,9 +239,21 @@ def search_table() -> str:
         ):
             same = [row for row in theirs if row.network in networks]
             cells.append(told(tuple(1 + end for end in gain(own))))
+            if own is arms[name]:
+                better, worse = (sum(map(of, own)) for of in (_is_better, _is_worse))
+                cells.append(f"{better}, {worse}")
             cells.append("–" if name == "multi-DQN" else told(against(own, same)))
         lines.append(f"| {' | '.join(cells)} |")
     return with_minus("\n".join(lines))
+
+
+def _is_better(row: Tuned) -> bool:
+    """Beyond the interval of the run's own episodes."""
+    return row.gain_low is not None and row.gain_low > 0
+
+
+def _is_worse(row: Tuned) -> bool:
+    return row.gain_high is not None and row.gain_high < 0
 
 
 def apart_tables() -> tuple[str, str]:

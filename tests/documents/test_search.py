@@ -1,10 +1,9 @@
-"""What the documents say of studies is what the files in results/studies say."""
+"""What results/search.md says of studies in MinAtar is what came out."""
 
 import collections
 import csv
 import re
 import statistics
-from dataclasses import replace
 from xml.etree import ElementTree
 
 import claims
@@ -13,8 +12,7 @@ import picture
 from measured import study
 from told import ROOT, text, words
 
-from conqur.report.study_page import study_exhibits
-from conqur.statistics import difference, student_interval
+from conqur.statistics import student_interval
 from conqur.suite import read_study
 
 
@@ -45,46 +43,6 @@ def test_loss_and_rollouts_as_scores_are_told_as_they_came_out():
     assert sum(len(scores) > 1 for scores in scored.values()) == 7  # as told
 
 
-def test_the_penalty_study_is_told_as_it_came_out():
-    results, exhibits = study("minatar_penalty")
-    assert len(results.rows) == 5 * 2 * 6 * 10
-    found = words("results")
-    table = exhibits["weights"]
-    shown = {row[:2]: row[table.head.index("IQM")] for row in table.rows}
-    for weight in ("0.25", "0.5", "1", "1.5", "2"):
-        told = [
-            "{:.2f} ({:.2f} to {:.2f})".format(*shown[name, weight]) for name in ("DQN", "DDQN")
-        ]
-        assert f"| {weight} | {' | '.join(told)} |" in found
-    scores = collections.defaultdict(list)
-    for row in results.rows:
-        scores[row.algorithm, row.game, row.penalty_weight].append(row.score)
-    above, below = collections.Counter(), collections.Counter()
-    for (algorithm, game, weight), values in scores.items():
-        low, high = difference(values, scores[algorithm, game, 0.0]).interval
-        above[algorithm] += weight > 0 and low > 0
-        below[algorithm] += weight > 0 and high < 0
-    assert above["dqn"] == 0
-    assert f"none is above zero beyond its 95 % interval, {below['dqn']} are below." in found
-    assert f"({above['ddqn']} above, {below['ddqn']} below;" in found
-    gain = difference(*(scores["ddqn", "MinAtar/Asterix", weight] for weight in (0.25, 0.0)))
-    assert "(difference {:.1f} to {:.1f})".format(*gain.interval) in found
-    table = exhibits["best-weight"]
-    chosen, plain = (table.head.index(name) for name in ("λ chosen on other seeds", "λ = 0"))
-    gains = {row[:2]: row[chosen].value - row[plain].value for row in table.rows}
-    told = {
-        member: f"{gain:+.1f}".replace("+0.0", "0.0").replace("-", "−")
-        for member, gain in gains.items()
-    }
-    for game in ("Asterix", "Seaquest", "Breakout", "Freeway", "Space Invaders"):
-        assert f"{game} {told['MinAtar/' + game.replace(' ', ''), 'DDQN']}" in found
-    for game in ("Asterix", "Breakout"):
-        assert re.search(f"{game} {told[f'MinAtar/{game}', 'DQN']}", found)
-    assert [
-        told[f"MinAtar/{game}", "DQN"] for game in ("Freeway", "Seaquest", "SpaceInvaders")
-    ] == ["0.0"] * 3
-
-
 def test_the_search_study_is_told_as_it_came_out():
     results, exhibits = study("minatar_search")
     found, readme = words("results"), words("README.md")
@@ -96,9 +54,27 @@ def test_the_search_study_is_told_as_it_came_out():
     assert "behind by {:.2f} ({:.2f} to {:.2f}) checkpoints with λ = 1".format(*shown) in found
     shown = [-lead["play"].value, -lead["play"].high, -lead["play"].low]
     assert "and by {:.2f} ({:.2f} to {:.2f}) with λ = 10".format(*shown) in found
-    for own, before in ((with_one, "multi-DQN"), (lead, "behind")):
-        told = "{} ({:+.2f}, {:+.2f} to {:+.2f})".format(before, *own["loss"]).replace("(-", "(−")
-        assert re.sub(r" -(?=\d)", " −", told) in found
+    assert with_one["loss"].low < 0 < with_one["loss"].high  # "level on average"
+    assert lead["loss"].high < 0
+    by_play = (
+        f"{1 + measured.gain(arms[name]).value:.2f}"
+        for name in ("search without penalty", "ConQUR, λ = 1", "ConQUR, λ = 10")
+    )
+    assert "to {} without the penalty, {} with λ = 1 and {} with".format(*by_play) in found
+    space = (
+        measured.gain(measured.own_game(measured.chosen_by(arms[name], "loss"), "SpaceInvaders"))
+        for name in ("multi-DQN", "ConQUR, λ = 1", "ConQUR, λ = 10")
+    )
+    cells = ("{:.2f} ({:.2f} to {:.2f})".format(*(1 + end for end in each)) for each in space)
+    expected = "multi-DQN falls to {}; the search has {} with λ = 1 and {} with λ = 10."
+    assert expected.format(*cells) in found
+    handed = (
+        measured.gain(row._replace(gain=row.handed_back_gain) for row in arms[name])
+        for name in ("multi-DQN", "search without penalty", "ConQUR, λ = 1", "ConQUR, λ = 10")
+    )
+    cells = ("{:.2f} ({:.2f} to {:.2f})".format(*(1 + end for end in each)) for each in handed)
+    expected = "comes to {} (multi-DQN), {} (without penalty), {} (λ = 1) and {} (λ = 10)."
+    assert expected.format(*cells) in found
     for game in {row.game for row in results.rows}:
         ours, theirs = (
             [row for row in arms[name] if row.game == game]
@@ -125,8 +101,8 @@ def test_the_search_study_is_told_as_it_came_out():
     )
     chosen = [measured.gain(measured.chosen_by(arms["multi-DQN"], by)) for by in ("play", "loss")]
     told = ["{:.2f} ({:.2f} to {:.2f})".format(*(1 + end for end in each)) for each in chosen]
-    assert f"the one that rollouts choose comes to {told[0]} of the checkpoint's score" in found
-    assert f"ranks first to {told[1]}" in found
+    assert f"comes to {told[0]} if rollouts choose among its 16 heads" in found
+    assert f"and the checkpoint, and to {told[1]} if its loss chooses" in found
     shown = exhibits["scores-by-loss"]
     space, freeway = (
         {
@@ -240,10 +216,6 @@ def test_what_means_over_games_hide_is_told():
         measured.gain(elsewhere(measured.chosen_by(multi, by))) for by in ("play", "loss")
     )
     assert f"gains {told(play)} if rollouts choose, and {told(loss)} if the loss does" in found
-    scores = (
-        "{:.2f} ({:.2f} to {:.2f})".format(*(1 + end for end in each)) for each in (play, loss)
-    )
-    assert "in the other four games they are at {} and {}.".format(*scores) in found
     ruined = collections.Counter(
         row.game.removeprefix("MinAtar/")
         for row in by_loss(arms["large-batch refit"])
@@ -301,187 +273,6 @@ def test_how_far_checkpoints_score_differently_is_told():
     assert network == "networks/SpaceInvaders-4.safetensors"
     told = f"by up to {100 * (1 - low / high):.0f} %: Space Invaders, network 4, "
     assert f"{told}{high:.1f} and {low:.1f} points" in words("results")
-
-
-def test_the_preset_tuned_is_told_as_it_came_out():
-    results, _ = study("minatar_tuned")
-    found, readme = words("results"), words("README.md")
-    held = ("Freeway", "Seaquest", "SpaceInvaders")
-
-    def told(rows):
-        shown = {each.key: each for each in study_exhibits(replace(results, rows=tuple(rows)))}
-        table = shown["algorithms"]
-        return "{:.2f} ({:.2f} to {:.2f})".format(*table.rows[0][table.head.index("mean")])
-
-    def line(name, rows, scores=""):
-        better, worse = sum(r.gain_low > 0 for r in rows), sum(r.gain_high < 0 for r in rows)
-        assert f"| {name} | {len(rows)} | {scores}{told(rows)} | {better} | {worse} |" in found
-
-    games = collections.defaultdict(list)
-    for row in results.rows:
-        games[row.game.removeprefix("MinAtar/")].append(row)
-    for game, rows in games.items():
-        before, after = (
-            statistics.mean(getattr(row, name) for row in rows) for name in ("checkpoint", "score")
-        )
-        name = game.replace("SpaceI", "Space I") + ", held apart" * (game in held)
-        line(name, rows, f"{before:.1f} | {after:.1f} | ")
-    apart = [row for game in held for row in games[game]]
-    line("games held apart", apart, "| | ")
-    line("all", results.rows, "| | ")
-    told_there = told(results.rows).replace("(", "(95 % interval ")
-    assert f"`tuned` comes to {told_there} of the checkpoints' scores" in readme
-    assert f"three games that it was not chosen on to {told(apart)}" in found
-    told_there = f"three games on which the preset was not chosen to {told(apart)}"
-    assert f"take {len(apart)} networks of {told_there}" in readme
-    seconds = statistics.mean(row.seconds for row in results.rows)
-    assert f"a run took {seconds:.0f} seconds" in found
-    assert {row.network for row in results.rows} == {
-        f"networks/{file.name}" for file in (ROOT / "results/networks").glob("*.safetensors")
-    }
-
-
-def test_numbers_of_nodes_are_told_as_they_came_out():
-    results, exhibits = study("minatar_nodes")
-    tuned = study("minatar_tuned")[0].rows
-    found, readme = words("results"), words("README.md")
-
-    def told(cell, sign="+"):
-        return "{:{s}.2f} ({:{s}.2f} to {:{s}.2f})".format(*cell, s=sign).replace("-", "−")
-
-    arms = {"ConQUR, λ = 10": ("conqur", 10.0), "multi-DQN": ("multi-dqn", 0.0)}
-    made = {
-        (name, nodes): measured.runs(results, *arm, nodes)
-        for name, arm in arms.items()
-        for nodes in (8, 16)
-    }
-    assert f"{len(results.rows)} runs" in found
-    for name in arms:
-        cells = []
-        for nodes in (8, 16):
-            table = exhibits[f"algorithms-paper-{nodes}"]
-            row = next(row for row in table.rows if row[0] == name)
-            cells.append(told(row[table.head.index("mean")], ""))
-        cells.append(told(measured.against(made[name, 16], made[name, 8])))
-        assert f"| {name} | {' | '.join(cells)} |" in found
-    growth = re.search(r"a growth of (.*?\))", claims._nodes().found)[1].replace("-", "−")
-    assert f"the lead on multi-DQN grows by {growth}" in found
-    leads = [measured.against(*(made[name, nodes] for name in arms)) for nodes in (8, 16)]
-    assert f"| lead of ConQUR | {' | '.join(map(told, leads))} | |" in found
-    assert all(lead.high < 0 for lead in leads)
-    scores = exhibits["scores-paper-8"]
-    (row,) = (row for row in scores.rows if row[0] == "MinAtar/SpaceInvaders")
-    before, ours, theirs = (cell.value for cell in row[1:4])
-    assert f"from {before:.1f} to {ours:.1f} points, and multi-DQN leaves them at {theirs:.1f}" in (
-        found
-    )
-    other = made["multi-DQN", 8]
-    same = [row for row in tuned if row.network in {run.network for run in other}]
-    ahead = measured.against(same, other)
-    assert ahead.low > 0
-    assert f"by {told(ahead, '')} checkpoints more than multi-DQN with 8 nodes" in found
-    for game in ("Asterix", "Breakout", "Freeway", "Seaquest", "Space Invaders"):
-        own = f"MinAtar/{game.replace(' ', '')}"
-        parts = ([run for run in runs if run.game == own] for runs in (same, other))
-        assert f"{game} {told(measured.against(*parts))}" in found
-    scored = collections.defaultdict(set)
-    for run in (*made["ConQUR, λ = 10", 8], *other):
-        scored[run.network].add(run.checkpoint)
-    differ = sum(len(scores) > 1 for scores in scored.values())
-    assert f"in {differ} of {len(scored)} networks their checkpoints" in found
-    old = measured.runs(study("minatar_search")[0], "conqur", 10.0)
-    for runs in (old, made["ConQUR, λ = 10", 8]):
-        gain = measured.student(run.gain for run in runs if run.game == "MinAtar/SpaceInvaders")
-        assert (
-            "{:+.1f}{}, {:.1f} to {:.1f}".format(
-                gain.value, " points" if runs is old else "", gain.low, gain.high
-            ).replace("-", "−")
-            in found
-        )
-    frames = [statistics.mean(run.frames for run in runs) / 1e6 for runs in (same, other)]
-    assert "{:.1f} million frames, multi-DQN {:.1f} million".format(*frames) in found
-    other = made["multi-DQN", 16]
-    ahead = measured.against(same, other)
-    times = statistics.mean(run.frames for run in same) / statistics.mean(r.frames for r in other)
-    parts = (
-        f"{game.replace('SpaceI', 'Space I')} "
-        + told(measured.against(*(measured.own_game(runs, game) for runs in (same, other))))
-        for game in measured.GAMES
-    )
-    expected = (
-        f"with 16 it is {told(ahead)}, with {times:.1f} times the frames: {', '.join(parts)}."
-    )
-    assert expected in found
-    expected = f"as many nodes, 16, by {told(ahead, '')}, with {times:.1f} times its frames;"
-    assert expected in readme
-    kept = [row._replace(gain=row.handed_back_gain) for row in tuned]
-    held = [row for row in kept if row.game.endswith(("Freeway", "Seaquest", "SpaceInvaders"))]
-    every, apart = (
-        "{:.2f} ({:.2f} to {:.2f})".format(*(1 + end for end in measured.gain(rows)))
-        for rows in (kept, held)
-    )
-    assert f"comes to {every}, in the games held apart to {apart}" in found
-    assert f"then hands back to {apart}" in readme
-    eight, sixteen = (
-        told(measured.against(*(measured.own_game(made[n, nodes], "SpaceInvaders") for n in arms)))
-        for nodes in (8, 16)
-    )
-    assert f"(a lead of {eight} checkpoints; with 16 nodes {sixteen})" in found
-
-
-def test_many_nodes_are_told_as_they_came_out():
-    found = words("results")
-    before, more, most = (study(f"minatar_nodes{n}")[0] for n in ("", "_64", "_256"))
-    assert (more.done, more.runs, most.done, most.runs) == (30, 30, 20, 20)
-    names = {"conqur": ("ConQUR, λ = 10,", 10.0), "multi-dqn": ("multi-DQN", 0.0)}
-
-    def few(arms):
-        """With 16 nodes, on the same networks."""
-        of = {row.network for row in arms["conqur"]}
-        return {
-            name: [row for row in measured.runs(before, name, weight) if row.network in of]
-            for name, (_, weight) in names.items()
-        }
-
-    wider, widest = measured.both(more, 64), measured.both(most, 256)
-    assert [len(arms["conqur"]) for arms in (wider, widest)] == [15, 10]
-
-    def cells(arms):
-        for name, (told, _) in names.items():
-            yield f"{told} against its own with 16", measured.against(arms[name], few(arms)[name])
-        yield "lead of ConQUR", measured.lead_with(arms)
-        yield "lead of ConQUR with 16 on these networks", measured.lead_with(few(arms))
-
-    for (name, with_64), (_, with_256) in zip(cells(wider), cells(widest), strict=True):
-        told = f"{measured.told(with_64)} | {measured.told(with_256)}".replace("-", "−")
-        assert f"| {name} | {told} |" in found
-    arms = widest
-    for row in arms["conqur"]:
-        gains = [
-            next(run for run in part[name] if run.network == row.network).gain
-            for name in names
-            for part in (few(arms), arms)
-        ]
-        game, number = row.network.removeprefix("networks/").removesuffix(".safetensors").split("-")
-        shown = " | ".join("0" if gain == 0 else f"{gain:+.1f}" for gain in gains)
-        assert f"| {game}, network {number} | {shown} |".replace("-", "−") in found
-    searches = measured.runs(most, "conqur", 10.0, 256)
-    seconds = [row.seconds for row in searches]
-    assert f"took {min(seconds):.0f} to {max(seconds):.0f} seconds" in found
-    for name, better in (("conqur", 3), ("multi-dqn", 8)):
-        narrow = {row.network: row.gain for row in few(arms)[name]}
-        assert sum(row.gain > narrow[row.network] for row in arms[name]) == better
-    (one, other), pair = (measured.own_game(arms[n], "SpaceInvaders") for n in names)
-    ends = (one.checkpoint, one.score, other.checkpoint, other.score)
-    assert "from {:.1f} to {:.1f} and from {:.1f} to {:.1f};".format(*ends) in found
-    told = " and ".join(f"{row.checkpoint:.1f}" for row in pair)
-    assert f"from {told} to {pair[0].score:.1f}, the checkpoint, and {pair[1].score:.1f}" in found
-    times = []
-    for name, (_, weight) in names.items():
-        old = {row.network: row.frames for row in measured.runs(before, name, weight)}
-        new = measured.runs(most, name, weight, 256)
-        times.append(sum(row.frames for row in new) / sum(old[row.network] for row in new))
-    assert "{:.1f} times those of 16 nodes with ConQUR, {:.1f} times".format(*times) in found
 
 
 def test_random_children_are_told_as_they_came_out():
@@ -552,83 +343,6 @@ def test_the_penalty_without_the_search_is_told_as_it_came_out():
     for rows in (one, ten):
         behind = measured.against(arms["multi-DQN"], rows)
         assert f"{behind.value:.2f} ({behind.low:.2f} to {behind.high:.2f})" in found
-
-
-def test_the_first_runs_on_atari_are_told_as_they_came_out():
-    results, _ = study("atari_search")
-    found = words("results")
-    assert (results.done, results.runs) == (21, 54)
-    assert f"{results.done} of its {results.runs} runs" in found
-    runs = {
-        (row.game.removeprefix("ALE/").removesuffix("-v5"), row.seed, row.algorithm): row
-        for row in results.rows
-    }
-    for game, seed in {(game, seed) for game, seed, _ in runs}:
-        rows = [runs.get((game, seed, name)) for name in ("multi-dqn", "no-penalty", "conqur")]
-        cells = [", ".join(dict.fromkeys(f"{row.checkpoint:,.1f}" for row in rows if row))]
-        for row in rows:
-            gain = "" if row is None else "0"
-            if row is not None and row.gain:
-                told = (row.gain, row.gain_low, row.gain_high)
-                gain = "{:+,.1f} ({:,.1f} to {:,.1f})".format(*told)
-            cells.append(gain)
-        best = ("–" if row is None else f"{row.best_evaluation:,.1f}" for row in rows)
-        line = f"| {game}, {seed} | {' | '.join(cells)} | {', '.join(best)} |".replace("-", "−")
-        assert re.sub(" +", " ", line) in found
-    by_loss = {key: row.score_by_score for key, row in runs.items()}
-    krull = (runs["Krull", 0, "conqur"].checkpoint, by_loss["Krull", 0, "conqur"])
-    told = (*krull, by_loss["Krull", 0, "multi-dqn"])
-    assert "from {:,.0f} to {:,.0f} points with λ = 10 and to {:,.0f} in".format(*told) in found
-    ours, multi = (runs["Pong", 0, name] for name in ("conqur", "multi-dqn"))
-    told = (ours.checkpoint, ours.score_by_score, multi.checkpoint, multi.score_by_score)
-    assert "Pong, from {:.1f} to {:.1f} and from {:.1f} to {:.1f}".format(*told) in found
-    assert len([key for key in runs if key[0] == "UpNDown"]) == 9
-    names = ("conqur", "no-penalty", "multi-dqn")
-    ranked = (
-        "{:,.0f}, {:,.0f} and {:,.0f}".format(*(by_loss["UpNDown", s, name] for s in range(3)))
-        for name in names
-    )
-    told = "{} points with λ = 10, {} without, {} in multi-DQN."
-    assert told.format(*ranked) in found
-    up = measured.of_seeds("UpNDown")
-    for told in (
-        "the search gains {} points, without the penalty {}, multi-DQN {}.",
-        "same search gains {} points, without the penalty (`--penalty-weight 0`) {}, and multi-DQN",
-    ):
-        gains = told.format(*(measured.points(up[name]) for name in names))
-        assert gains in found or gains in words("README.md")
-    assert f"which has none either, {measured.points(up['multi-dqn'])} (" in words("README.md")
-    told = "{} points with λ = 10, {} in multi-DQN, {} in the search without penalty"
-    order = ("conqur", "multi-dqn", "no-penalty")
-    assert told.format(*(measured.points(up[name]) for name in order)) in found
-    again = runs["Krull", 1, "conqur"]
-    told = f"with seed 1 and λ = 10 from {again.checkpoint:,.0f} to {again.score_by_score:,.0f}"
-    assert told in found
-
-
-def test_the_readme_begins_with_what_was_found():
-    told = words("README.md")
-    with (ROOT / "results/exactness/unions.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    for weight, before in (("0", "Its final policy breaks"), ("10", "with λ = 10 it is")):
-        shares = [100 * float(r["broken"]) for r in rows if r["penalty_weight"] == weight]
-        assert f"{before} {min(shares):.1f} to {max(shares):.1f} %" in told
-    shares = [100 * float(r["broken_at_least"]) for r in rows if r["penalty_weight"] == "0"]
-    assert f"{min(shares):.3f} to {max(shares):.0f} % of the actions behind plain" in told
-    penalty, search = (study(name)[1] for name in ("minatar_penalty", "minatar_search"))
-    table = penalty["weights"]
-    for name in ("DQN", "DDQN"):
-        row = next(row for row in table.rows if row[:2] == (name, "0.5"))
-        cell = row[table.head.index("IQM")]
-        assert re.search(rf"{name} (scores )?{cell.value:.2f} \({cell.low:.2f} to", told)
-    table = search["algorithms"]
-    means = {row[0]: row[table.head.index("mean")] for row in table.rows}
-    for name, before in (
-        ("multi-DQN", "takes 50 networks to"),
-        ("ConQUR, λ = 1", "the search to"),
-        ("ConQUR, λ = 10", "λ = 1 and"),
-    ):
-        assert "{} {:.2f} ({:.2f} to {:.2f})".format(before, *means[name]) in told
 
 
 def test_the_table_of_claims_is_made_from_the_results():

@@ -1,0 +1,120 @@
+"""What results/search.md says of single runs and of Atari networks is what came out."""
+
+import html
+import json
+import re
+
+import measured
+import pytest
+from measured import study
+from told import ROOT, words
+
+from conqur.report.run_page import headline
+from conqur.report.tuned_run import read_tuned
+
+
+def test_the_run_with_the_paper_s_settings_is_told_as_it_was():
+    told = words("results").replace("−", "-")
+    folder = ROOT / "results/tuning/minatar_breakout_paper16"
+    found = json.loads((folder / "summary.json").read_text())
+    best, chosen, scored = (
+        found[name] for name in ("best_of_evaluations", "chosen", "chosen_by_score")
+    )
+    assert f"node {best['node']} after level {best['level']}, +{best['gain']:.2f} points" in told
+    assert best["node"] == chosen["node"]
+    for one, said in ((chosen, "+{:.2f} (95 % interval {:.2f} to"), (scored, "{:.2f} ({:.2f} to")):
+        assert said.format(one["gain"], one["gain_interval"][0]) in told
+    assert f"took {found['seconds'] / 60:.0f} minutes" in told
+    assert len((folder / "tree.jsonl").read_text().splitlines()) > 1000
+
+
+@pytest.mark.parametrize("folder", ["upndown_paper16", "minatar_asterix_default"])
+def test_runs_in_the_results_are_told_as_they_were(folder):
+    def plain(name):
+        return words(name).replace("−", "-")
+
+    found = json.loads((ROOT / "results/tuning" / folder / "summary.json").read_text())
+    chosen, before = found["chosen"], found["checkpoint"]["mean"]
+    low, high = chosen["gain_interval"]
+    after, gain = chosen["mean"], chosen["gain"]
+    if folder == "upndown_paper16":
+        results = (
+            f"scores {before:.1f} and node {chosen['node']} {after:.1f}: +{gain:.1f} (95 % "
+            f"interval {low:.1f} to {high:.1f}); the node with the best score, "
+            f"{found['chosen_by_score']['node']}, leads by +{found['chosen_by_score']['gain']:.1f}"
+        )
+        assert f"took {found['seconds'] / 60:.0f} minutes" in plain("results")
+    else:
+        readme = (
+            f"from {before:.1f} to {after:.1f} (+{gain:.1f}, 95 % interval {low:.1f} to "
+            f"{high:.1f}, {chosen['episodes']} fresh starts) in {found['seconds']:.0f} seconds"
+        )
+        results = f"goes from {before:.2f} to {after:.2f}, +{gain:.2f} ({low:.2f} to {high:.2f}, "
+        assert readme in plain("README.md")
+    assert results in plain("results")
+    told = read_tuned(ROOT / "results/tuning" / folder)
+    assert headline(told) in html.unescape(
+        (ROOT / "results/tuning" / folder / "report.html").read_text()
+    )
+
+
+def test_the_first_runs_on_atari_are_told_as_they_came_out():
+    results, _ = study("atari_search")
+    found = words("results")
+    assert (results.done, results.runs) == (21, 54)
+    assert f"{results.done} of its {results.runs} runs" in found
+    runs = {
+        (row.game.removeprefix("ALE/").removesuffix("-v5"), row.seed, row.algorithm): row
+        for row in results.rows
+    }
+    for game, seed in {(game, seed) for game, seed, _ in runs}:
+        rows = [runs.get((game, seed, name)) for name in ("multi-dqn", "no-penalty", "conqur")]
+        cells = [", ".join(dict.fromkeys(f"{row.checkpoint:,.1f}" for row in rows if row))]
+        for row in rows:
+            gain = "" if row is None else "0"
+            if row is not None and row.gain:
+                told = (row.gain, row.gain_low, row.gain_high)
+                gain = "{:+,.1f} ({:,.1f} to {:,.1f})".format(*told)
+            cells.append(gain)
+        best = ("–" if row is None else f"{row.best_evaluation:,.1f}" for row in rows)
+        line = f"| {game}, {seed} | {' | '.join(cells)} | {', '.join(best)} |".replace("-", "−")
+        assert re.sub(" +", " ", line) in found
+    by_loss = {key: row.score_by_score for key, row in runs.items()}
+    krull = (runs["Krull", 0, "conqur"].checkpoint, by_loss["Krull", 0, "conqur"])
+    told = (*krull, by_loss["Krull", 0, "multi-dqn"])
+    assert "from {:,.0f} to {:,.0f} points with λ = 10 and to {:,.0f} in".format(*told) in found
+    ours, multi = (runs["Pong", 0, name] for name in ("conqur", "multi-dqn"))
+    told = (ours.checkpoint, ours.score_by_score, multi.checkpoint, multi.score_by_score)
+    assert "Pong, from {:.1f} to {:.1f} and from {:.1f} to {:.1f}".format(*told) in found
+    assert len([key for key in runs if key[0] == "UpNDown"]) == 9
+    names = ("conqur", "no-penalty", "multi-dqn")
+    ranked = (
+        "{:,.0f}, {:,.0f} and {:,.0f}".format(*(by_loss["UpNDown", s, name] for s in range(3)))
+        for name in names
+    )
+    told = "{} points with λ = 10, {} without, {} in multi-DQN."
+    assert told.format(*ranked) in found
+    up = measured.of_seeds("UpNDown")
+    gains = [measured.points(up[name]) for name in names]
+    told = "the search gains {} points, without the penalty {}, multi-DQN {}."
+    assert told.format(*gains) in found
+    told = "multi-DQN gains {2} points, the same search without the penalty {1}, with λ = 10 {0} ("
+    assert told.format(*gains) in words("README.md")
+    again = runs["Krull", 1, "conqur"]
+    told = f"with seed 1 and λ = 10 from {again.checkpoint:,.0f} to {again.score_by_score:,.0f}"
+    assert told in found
+
+
+def test_the_penalty_alone_on_a_collapsed_network_is_told_as_it_came_out():
+    found = json.loads((ROOT / "results/tuning/upndown_no_search.json").read_text())
+    settings, summary = found["settings"], found["summary"]
+    kind = (settings["search"], settings["penalty_weight"], settings["nodes"])
+    assert kind == ("independent", 10.0, 16)
+    chosen, by_score = (
+        "{:+,.0f} ({:,.0f} to {:,.0f})".format(own["gain"], *own["gain_interval"])
+        for own in (summary["chosen"], summary["chosen_by_score"])
+    )
+    assert f"gain {chosen} points with seed {settings['seed']}" in words("results")
+    assert f"and {by_score} by the node that the loss ranks first" in words("results")
+    plain = measured.of_seeds("UpNDown")["multi-dqn"][0]
+    assert summary["chosen"]["gain_interval"][1] < plain.gain_low / 4
