@@ -105,7 +105,9 @@ def waiting(run: Path) -> Row:
         top(pool, 1)
         for pool in (last.pool, calibrate(last.pool, last.frontier, config["calibration"]))
     )
-    scores = [[node.score for node in tree.frontier] for tree in trees[1:]]
+    # Diverged nodes have none.
+    known = ([n.score for n in tree.frontier if math.isfinite(n.score)] for tree in trees[1:])
+    scores = [own for own in known if own]
     means = [statistics.mean(own) for own in scores]
     return Row(
         run=run.name,

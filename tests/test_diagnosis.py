@@ -235,7 +235,7 @@ def test_returns_and_horizon():
 
 
 def test_worth_of_an_episode_that_ended():
-    ended = Episode(np.array([1.0, 3.0]), END, np.array([9.0, 2.0, 7.0]), cut=False)
+    ended = Episode(np.array([1.0, 3.0]), END, np.array([9.0, 2.0, 7.0]), cut=False, score=4.0)
     found = worth([ended], discount=0.5, clip_rewards=False)
     # Labels 1 + 0.5·2 and 3; returns 1 + 0.5·3 and 3.
     assert (found.promised, found.earned, found.excess) == (2.5, 2.75, -0.25)
@@ -245,8 +245,9 @@ def test_worth_of_an_episode_that_ended():
 
 
 def test_worth_counts_states_alike_and_completes_returns_that_were_cut():
-    ended = Episode(np.ones(1), END[-1:], np.array([0.0, 5.0]), cut=False)
-    cut = Episode(np.ones(7), np.zeros(7, bool), np.array([*[4.0] * 7, 6.0]), cut=True)
+    ended = Episode(np.ones(1), END[-1:], np.array([0.0, 5.0]), cut=False, score=1.0)
+    best = np.array([*[4.0] * 7, 6.0])
+    cut = Episode(np.ones(7), np.zeros(7, bool), best, cut=True, score=7.0)
     found = worth([ended, cut], discount=0.5, clip_rewards=False)
     # Two states of the second count: labels 1 + 0.5·4; returns 2 − 2⁻⁶ and 2 − 2⁻⁵, and what the
     # head expects after the cut, 6 · 2⁻⁷ and 6 · 2⁻⁶. The cut weighs 2⁻⁵ in the third at least.
@@ -266,7 +267,7 @@ def test_a_head_that_is_right_promises_no_more_than_it_earns_however_early_it_is
     discount = 0.9
     true = np.full(61, 1 / (1 - discount))
     on = np.zeros(60, bool)
-    right = Episode(np.ones(60), on, true, cut=True)
+    right = Episode(np.ones(60), on, true, cut=True, score=60.0)
     found = worth([right] * 3, discount=discount, clip_rewards=False)
     assert found.excess == pytest.approx(0, abs=1e-12)
     # One that is 3 too high everywhere is seen to be so, but for what the cut hides. A label has
@@ -299,7 +300,7 @@ def test_a_head_that_knows_lives_only_is_judged_by_lives():
     left = np.array([sum(discount**k for k in range(steps)) for steps in (4, 3, 2, 1)])
     best = np.concatenate([left, left, left[:3]])
     terminal = np.array([*[False] * 3, True] * 2 + [False] * 2)
-    lives = Episode(np.ones(10), terminal, best, cut=True)
+    lives = Episode(np.ones(10), terminal, best, cut=True, score=10.0)
     for high in (0.0, 20.0):
         found = worth([lives._replace(best=best + high)], discount=discount, clip_rewards=False)
         assert found.earned == pytest.approx(left.mean())
@@ -309,16 +310,16 @@ def test_a_head_that_knows_lives_only_is_judged_by_lives():
 
 def test_steps_that_begin_a_new_life_belong_to_none():
     # A life of two steps, a step that begins the next, which has two again, and one of another
-    # game. Q-values are numbered.
+    # game. Q-values are numbered. What is earned in between counts as score only.
     record = Record(
-        rewards=np.array([[1.0, 2.0, 0.0, 4.0, 8.0, 16.0]]).T,
+        rewards=np.array([[1.0, 2.0, 0.5, 4.0, 8.0, 16.0]]).T,
         terminal=np.array([[0, 1, 0, 0, 1, 0]], bool).T,
         over=np.array([[0, 0, 0, 0, 1, 0]], bool).T,
         reset=np.array([[0, 0, 1, 0, 0, 1]], bool).T,
         best=np.arange(7.0)[:, None],
     )
     found = episode(record, 0)
-    assert found.rewards.tolist() == [1, 2, 4, 8]
+    assert (found.rewards.tolist(), found.score) == ([1, 2, 4, 8], 15.5)
     assert found.terminal.tolist() == [False, True, False, True]
     assert found.best[[0, 1, 3]].tolist() == [0, 1, 4]  # what follows lives does not count
     assert not found.cut
@@ -331,7 +332,7 @@ def test_steps_that_begin_a_new_life_belong_to_none():
 
 
 def test_worth_is_not_known_where_everything_is_cut():
-    cut = Episode(np.ones(3), np.zeros(3, bool), np.ones(4), cut=True)
+    cut = Episode(np.ones(3), np.zeros(3, bool), np.ones(4), cut=True, score=3.0)
     found = worth([cut] * 2, discount=0.99, clip_rewards=False)
     assert found.promises == found.earnings == ()
     assert all(math.isnan(v) for v in (found.promised, found.earned, found.excess))

@@ -88,8 +88,13 @@ def test_leaves_that_waited_are_counted(tmp_path):
         {"levels": 3, "collected": 1, "longest": 1, "chosen": 4, "waits": 2, "calibrated": 7}
         | {"within": 0.05, "between": 0.2}
     )
-    (tmp_path / "tree.jsonl").write_text(
-        "\n".join(map(json.dumps, [*rows[:-1], {**rows[-1], "parent": 5}]))
-    )
+
+    def changed(**last):
+        lines = map(json.dumps, [*rows[:-1], rows[-1] | last])
+        (tmp_path / "tree.jsonl").write_text("\n".join(lines))
+
+    changed(score=None)  # it diverged
+    assert waiting.waiting(tmp_path).between == pytest.approx(0.2)
+    changed(parent=5)
     with pytest.raises(ValueError, match="level 4 has other nodes"):
         waiting.waiting(tmp_path)

@@ -26,11 +26,11 @@ class Diagnose:
 
     Plain Q-learning goes on for some levels with the network's last layer, on features that the
     frozen rest computes, and every action choice behind every label is kept. Then it is measured
-    how many of them the greedy policy breaks, how many one head could make together at most, how
-    much decisions change from level to level, how little noise flips them, and whether the policy
-    earns what the labels promise. A second copy learns from the same batches with the consistency
-    penalty, for comparison. All of it is repeated with other seeds, for intervals. The page has
-    pictures of it all.
+    how many of them the greedy policy breaks, how many any policy could make at most and how many
+    the best head that was found makes, how much decisions change from level to level, how little
+    noise flips them, and whether the policy earns what the labels promise. A second copy learns
+    from the same batches with the consistency penalty, for comparison. All of it is repeated with
+    other seeds, for intervals. The page has pictures of it all.
 
     Of the folder of a `conqur tune` run, the history is read instead (and left as it is): the
     choices that its nodes are committed to, and what the node with the best score makes of them,

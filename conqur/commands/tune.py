@@ -256,12 +256,12 @@ class Tune:
         """Some settings have no effect beside others, as with the default preset."""
         if config.search == "independent" and self.children is not None:
             warn("independent nodes have greedy labels: --children will change nothing")
+        if config.children == "random" and config.splitting_factor == 1:
+            warn("a node's first child is itself: with one child each nothing is perturbed")
         if config.updates:
             return
         if config.search == "independent":
             warn("there are no gradient steps: independent nodes stay copies of the checkpoint")
-        if config.children == "random" and config.splitting_factor == 1:
-            warn("a node's first child is itself: with one child each nothing is perturbed")
         idle = {"--learning-rate": self.learning_rate}
         if config.scoring != "loss":
             idle = {"--penalty-weight": self.penalty_weight} | idle

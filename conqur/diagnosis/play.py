@@ -120,6 +120,8 @@ class Episode(NamedTuple):
     terminal: Bool[np.ndarray, " T"]
     best: Float[np.ndarray, " T1"]
     cut: bool
+    score: float
+    """With what was earned while beginning anew after a lost life."""
 
 
 def episode(record: Record, i: int) -> Episode:
@@ -131,7 +133,8 @@ def episode(record: Record, i: int) -> Episode:
     # What is best after a terminal step, at the end of a life, does not count.
     best = record.best[np.append(counted, length), i]
     cut = not (len(over) and terminal[-1])
-    return Episode(record.rewards[counted, i], terminal, best, cut)
+    score = float(record.rewards[:length, i].sum())
+    return Episode(record.rewards[counted, i], terminal, best, cut, score)
 
 
 def worth(episodes: list[Episode], *, discount: float, clip_rewards: bool) -> Worth:
@@ -148,7 +151,7 @@ def worth(episodes: list[Episode], *, discount: float, clip_rewards: bool) -> Wo
     return Worth(
         promises=_parts(promised, states),
         earnings=_parts(earned, states),
-        scores=tuple(float(one.rewards.sum()) for one in episodes),
+        scores=tuple(one.score for one in episodes),
         cut=sum(one.cut for one in episodes),
     )
 

@@ -4,14 +4,17 @@ from conqur.diagnosis.averages import Balance
 from conqur.diagnosis.history import RunDiagnosis
 from conqur.diagnosis.measures import NOISES
 from conqur.diagnosis.words import fixed, kept, percent, together, too_few
+from conqur.exact import Consistency
 
 
 def run_headline(diagnosis: RunDiagnosis) -> str:
     """The answer in one sentence."""
-    choices = "the choices behind the labels of the node with the best score"
-    if diagnosis.drawn < diagnosis.best.choices:
-        choices = f"{diagnosis.drawn:,} of {choices}"
-    return together([diagnosis.satisfiable], choices)
+    choices, found = "the choices behind the labels of the node with the best score", diagnosis
+    if found.drawn == found.best.choices:
+        return together([found.satisfiable], choices)
+    if found.satisfiable.union is Consistency.INCONSISTENT:  # and so are all, if some are
+        return f"No head makes {choices} together"
+    return together([found.satisfiable], f"{found.drawn:,} of {choices}, drawn at random")
 
 
 def run_summary(diagnosis: RunDiagnosis) -> str:

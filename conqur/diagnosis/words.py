@@ -61,25 +61,29 @@ def headline(diagnosis: Diagnosis) -> str:
 
 def together(found: Sequence[Satisfiable], choices: str) -> str:
     """Whether one head makes all choices, in one sentence that is true of all that was found."""
-    outcomes = [each.resolved for each in found]
-    impossible = outcomes.count(Consistency.INCONSISTENT)
-    several = any(each.contradictory for each in found)
+    impossible = [each for each in found if each.union is Consistency.INCONSISTENT]
     if impossible:
-        all_ = impossible == len(found)
-        return (
-            f"{'No' if all_ else f'In {impossible} of {len(found)} repetitions no'} head makes "
-            f"{choices} together{', not even the most frequent one of each state' * several}"
-        )
+        few = len(impossible) < len(found)
+        no = f"In {len(impossible)} of {len(found)} repetitions no" if few else "No"
+        return f"{no} head makes {choices} together{_even(impossible)}"
     if not all(each.telling for each in found):
         return f"Too few states to tell whether {choices} can hold together"
     if all(each.union is Consistency.CONSISTENT for each in found):
         return f"One head could make all {choices.removeprefix('the ')}"
-    if all(outcome is Consistency.CONSISTENT for outcome in outcomes):
-        return (
-            f"One head could make the most frequent of {choices} in every state, as good as any "
-            "policy; some states got several"
-        )
     return f"Whether one head could make {choices} together is open"
+
+
+def _even(impossible: Sequence[Satisfiable]) -> str:
+    """What is known of the most frequent choices, where no head makes all of them."""
+    outcomes = {each.resolved for each in impossible}
+    if outcomes == {Consistency.INCONSISTENT}:
+        several = any(each.contradictory for each in impossible)
+        return ", not even the most frequent one of each state" * several
+    if not all(each.contradictory for each in impossible):
+        return ""
+    if outcomes == {Consistency.CONSISTENT}:
+        return ", as some states got several; one could make the most frequent one of each"
+    return ", as some states got several"
 
 
 def summary(diagnosis: Diagnosis) -> str:
@@ -106,9 +110,10 @@ def too_few(found: Satisfiable) -> str:
     if found.telling or found.resolved is Consistency.INCONSISTENT:
         return ""
     return (
-        f"Too few states to tell: there are {found.distinct:,} different ones for {found.rank} "
-        f"independent features, and any choices in {found.rank} linearly independent states hold "
-        "together. It takes more levels or transitions, for at least ten states a feature."
+        f"Too few states to tell{' more' if found.contradictory else ''}: there are "
+        f"{found.distinct:,} different ones for {found.rank} independent features, and in "
+        f"{found.rank} linearly independent states any choices hold together, one in each. It "
+        "takes more levels or transitions, for at least ten states a feature."
     )
 
 
@@ -138,6 +143,8 @@ def kept(found: Sequence[Satisfiable]) -> str:
     if all(each.union is Consistency.CONSISTENT for each in found):
         return "One head could keep all of them."
     best = f"the best head that was found keeps {at_least(fmean(each.found for each in found))}"
+    if all(each.found == each.any_policy for each in found):
+        best = "one head keeps as many (proved)"
     impossible = [each.resolved for each in found].count(Consistency.INCONSISTENT)
     times = "" if impossible == len(found) else f"in {impossible} of {len(found)} repetitions "
     if any(each.contradictory for each in found):

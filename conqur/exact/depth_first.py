@@ -72,8 +72,9 @@ def search(
             those of another one. (Not safe in general: later batches may rule the better one out.)
         train: how a node gets its regressor; if not given, the least-squares fit to its labels
             that keeps its commitments by `margin` (or a mere witness where that fit fails).
-        margin: in units of Q.
+        margin: in units of Q, above zero.
     """
+    _checks.number("margin", margin, above=0)
     policies = LinearPolicies(features)
     _checks.number("discount", discount, at_least=0, at_most=1)
     _check_batches(batches, policies)
@@ -193,10 +194,12 @@ def _constrained_fit(policies: LinearPolicies, margin: float) -> Train:
         if not states.size:
             return np.linalg.lstsq(inputs, labels, rcond=None)[0]
         features = policies.features[states]
-        fit = fit_consistent(inputs, labels, features, actions[states], margin=margin)
-        # The solver's tolerance grows with the labels: a fit may break what it was to keep.
-        if fit.theta is not None and strictly_greedy(features, actions[states], fit.theta):
-            return fit.theta
+        # The solver's tolerance grows with the labels: a fit may break what it was to keep by
+        # little, and is then made again with a margin that grows with them, too.
+        for least in dict.fromkeys((margin, margin * max(1.0, np.abs(labels).max()))):
+            fit = fit_consistent(inputs, labels, features, actions[states], margin=least)
+            if fit.theta is not None and strictly_greedy(features, actions[states], fit.theta):
+                return fit.theta
         witness = policies.witness(commitments)
         assert witness is not None  # only consistent assignments become nodes
         return witness

@@ -143,7 +143,8 @@ class LinearPolicies:
         """
         states = np.arange(self.num_states) if states is None else states
         rows = _checks.state_array("states", states, length=len(states), num_states=self.num_states)
-        before = np.array(list(committed) or np.zeros((0, 2), int))
+        pairs = list(committed) or np.zeros((0, 2), int)
+        before = np.asarray(_checks.as_array("committed", pairs))
         if before.ndim != 2 or before.shape[1] != 2:
             raise ValueError(f"committed must hold pairs (state, action), got {committed!r}")
         _checks.state_array(

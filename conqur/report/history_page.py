@@ -98,6 +98,7 @@ def _how_slots(diagnosis: RunDiagnosis) -> dict[str, str]:
         "random": "",
     }
     children = "random" if config.search == "independent" else config.children
+    half = ", in half precision: those that differ by less count as one" * (children != "strict")
     return {
         "sampled": f"{sampled[children]} {untrained(diagnosis)}".strip(),
         "search": f"{config.search} search, {config.nodes} nodes at most, {diagnosis.level} of "
@@ -107,8 +108,7 @@ def _how_slots(diagnosis: RunDiagnosis) -> dict[str, str]:
         "choices_how": f"{diagnosis.best.choices:,} of the best node, from {len(levels)} levels "
         f"({min(levels) + 1} to {max(levels) + 1}) whose states the run kept; {diagnosis.drawn:,} "
         f"of them, in {found.distinct:,} different states with {found.rank} independent features "
-        "(the bias is one), for bounds and noise. States are features as the run kept them, in "
-        "half precision unless children are strict: those that differ by less count as one. "
+        f"(the bias is one), for bounds and noise. States are features as the run kept them{half}. "
         "States that end an episode have no choice.",
     }
 

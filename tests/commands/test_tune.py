@@ -538,6 +538,11 @@ def test_what_has_no_effect_without_learning_is_said(network, capsys):
         ({"penalty_weight": 10.0, "updates": 5}, ""),
         ({"penalty_weight": 10.0, "scoring": "loss"}, ""),
         ({"splitting_factor": 1}, "with one child each nothing is perturbed"),
+        (
+            {"preset": "paper-8", "children": "random", "splitting_factor": 1}
+            | {"search": "best-first"},
+            "with one child each nothing is perturbed",
+        ),
         ({"preset": "paper-8"}, ""),
         ({}, ""),
     ):

@@ -36,7 +36,7 @@ def test_finds_the_best_realizable_policy(seed, num_states, num_actions, num_fea
 
 
 def test_regressors_keep_their_commitments_however_large_the_rewards():
-    """The solver is as exact as labels are large; where that is not enough, a witness has to do."""
+    """The solver is as exact as labels are large; a larger margin, and not a witness, helps it."""
     mdp, features = tabular.random_mdp(16, 4, 2, 2)
     policies = tabular.greedy_policies(features)
     best = max(mdp.value(policy) for policy in policies)
@@ -44,6 +44,8 @@ def test_regressors_keep_their_commitments_however_large_the_rewards():
         large = replace(mdp, rewards=mdp.rewards * scale)
         result = search_all((large, features), start_states=range(4))
         assert result.score == pytest.approx(scale * best)
+        witness = LinearPolicies(features).witness(result.commitments)
+        assert not np.array_equal(result.theta, witness)  # which would know nothing of labels
 
 
 def test_the_four_state_example():
@@ -167,5 +169,7 @@ def test_refuses_bad_input():
         search([batch], features, score, discount=2.0)
     with pytest.raises(ValueError, match="theta must have shape"):
         search([batch], features, score, discount=1.0, theta=[1.0])
+    with pytest.raises(ValueError, match="margin must be a number above 0"):
+        search([batch], features, score, discount=1.0, margin=0)
     with pytest.raises(ValueError, match="num_states must be a whole number of at least 1"):
         tree_size_bound(0, 2, 2)

@@ -260,10 +260,10 @@ def test_policies_refuse_commitments_to_what_is_no_action(commitments):
         policies.witness(commitments)
 
 
-@pytest.mark.parametrize("committed", [[(0, 1, 1)], [(0, 1, 1), (0, 1, 1)], [0, 1]])
+@pytest.mark.parametrize("committed", [[(0, 1, 1)], [(0, 1, 1), (0, 1, 1)], [0, 1], [(0, 1), (0,)]])
 def test_policies_refuse_commitments_that_are_no_pairs(committed):
     policies = LinearPolicies(np.eye(4).reshape(2, 2, 4))
-    with pytest.raises(ValueError, match="committed must hold pairs"):
+    with pytest.raises(ValueError, match="committed must"):
         policies.oracle(committed=committed)
 
 

@@ -120,6 +120,10 @@ def test_repetitions_that_came_out_differently():
     )
     assert "keeps 93.7 %, and in 1 of 2 repetitions none keeps as many as" in summary(found)
     assert "in the first repetition; not all are alike" in text(render(found, "x"))
+    no_even = replace(CAN, resolved=CONSISTENT)
+    assert headline(measured(CAN, no_even)).endswith("together, as some states got several")
+    assert headline(measured(no_even, fine)).startswith("In 1 of 2 repetitions no head makes")
+    assert headline(measured(replace(CAN, contradictory=0), no_even)).endswith("labels together")
     weaker = measured(CAN, replace(CAN, any_policy=0.97))
     assert "no policy of any form keeps more than 95.4 %" in summary(weaker)
     assert "in the first repetition; all are alike" in text(render(weaker, "x"))
@@ -139,14 +143,14 @@ def test_repetitions_that_came_out_differently():
             "No head keeps all of them (proved); the best head that was found keeps 87.5 %.",
         ),
         (
-            replace(CAN, resolved=CONSISTENT),
-            "One head could make the most frequent of the choices behind its labels in every "
-            "state, as good as any policy; some states got several",
-            "as some states got several actions; the best head that was found keeps 87.5 %.",
+            replace(CAN, found=CAN.any_policy, resolved=CONSISTENT),
+            "No head makes the choices behind its labels together, as some states got several; one "
+            "could make the most frequent one of each",
+            "as some states got several actions; one head keeps as many (proved).",
         ),
         (
             replace(CAN, resolved=None),
-            "Whether one head could make the choices behind its labels together is open",
+            "No head makes the choices behind its labels together, as some states got several",
             "as some states got several actions; the best head that was found keeps 87.5 %.",
         ),
         (
@@ -165,10 +169,13 @@ def test_other_outcomes(can, title, sentence):
 
 def test_too_few_states_are_told(diagnosis):
     assert "Too few states to tell" not in text(render(diagnosis, "x"))
-    few = measured(replace(CAN, distinct=399, resolved=CONSISTENT))
+    few = measured(replace(CAN, contradictory=0, distinct=399, resolved=None))
     assert "Too few states to tell: there are 399 different ones for 40" in text(render(few, "x"))
     assert "Too few states" in summary(few)
     assert headline(few).startswith("Too few states to tell")
+    several = measured(replace(CAN, distinct=399, resolved=None))
+    assert "Too few states to tell more: there are 399" in text(render(several, "x"))
+    assert headline(several).endswith("together, as some states got several")
     # A proof is one however few states there are.
     proved = measured(replace(CAN, distinct=399))
     assert headline(proved) == headline(diagnosis)

@@ -13,6 +13,7 @@ from conqur.diagnosis.history import NodeBreaks
 from conqur.diagnosis.measures import Gaps
 from conqur.diagnosis.run_words import run_headline, run_summary
 from conqur.diagnosis.values import Estimate
+from conqur.exact import Consistency
 from conqur.report.history_page import render_run
 from conqur.search.config import tune_config
 
@@ -102,7 +103,24 @@ def test_labels_without_effect_are_told(diagnosis):
 
 
 def test_headlines(diagnosis):
-    assert run_headline(diagnosis) == (
-        "No head makes 1,000 of the choices behind the labels of the node with the best score "
-        "together, not even the most frequent one of each state"
+    # What holds of choices that were drawn does of all, but not of the most frequent ones.
+    impossible = "No head makes the choices behind the labels of the node with the best score"
+    assert run_headline(diagnosis) == f"{impossible} together"
+    whole = replace(diagnosis, drawn=1234)
+    assert run_headline(whole) == (
+        f"{impossible} together, not even the most frequent one of each state"
     )
+    fine = replace(CAN, contradictory=0, found=1.0, any_policy=1.0, resolved=Consistency.CONSISTENT)
+    assert run_headline(replace(diagnosis, satisfiable=fine)) == (
+        "One head could make all 1,000 of the choices behind the labels of the node with the best "
+        "score, drawn at random"
+    )
+
+
+def test_how_exact_states_are_is_told(diagnosis):
+    assert "as the run kept them, in half precision" in text(render_run(diagnosis, "x"))
+    strict = replace(diagnosis.config, children="strict")
+    exact = replace(diagnosis, config=strict)
+    assert "as the run kept them. States that end" in text(render_run(exact, "x"))
+    alone = replace(diagnosis, config=replace(strict, search="independent", penalty_weight=0.0))
+    assert "in half precision" in text(render_run(alone, "x"))
