@@ -67,7 +67,12 @@ GROWING = Growing(
 def regression(**changes: Any) -> Regression:
     names = ("updates", "batch_size", "pairs", "discount", "learning_rate", "penalty_weight")
     settings = {name: PAPER[name] for name in (*names, "margin", "over_actions", "proximal")}
-    fixed = {"scored_pairs": SCORED_PAIRS, "own_order": False, "refit": "sgd", "gap_units": False}
+    fixed = {
+        "scored_pairs": SCORED_PAIRS,
+        "own_minibatches": False,
+        "refit": "sgd",
+        "gap_units": False,
+    }
     return Regression(**settings | fixed | changes)
 
 

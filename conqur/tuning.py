@@ -330,7 +330,7 @@ def _regression(config: TuneConfig) -> Regression:
         margin=config.margin,
         over_actions=config.over_actions,
         proximal=config.proximal,
-        own_order=config.search == "independent",
+        own_minibatches=config.minibatches == "own" or config.search == "independent",
         refit=config.refit,
         gap_units=config.units == "gap",
     )

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 SETTINGS = (
     *("search", "levels", "transitions", "updates", "batch_size", "nodes", "splitting_factor"),
     *("expanded", "pool", "dive_levels", "calibration", "penalty_weight", "over_actions"),
-    *("margin", "buffer", "pairs", "children", "perturbation", "temperature", "boltzmann_every"),
-    *("target_every", "units", "learning_rate", "refit", "proximal", "data", "discount"),
-    *("epsilon", "scoring", "rollout_episodes", "evaluate_every", "evaluation_episodes"),
-    *("final_episodes", "num_envs", "seed"),
+    *("margin", "buffer", "pairs", "minibatches", "children", "perturbation", "temperature"),
+    *("boltzmann_every", "target_every", "units", "learning_rate", "refit", "proximal", "data"),
+    *("discount", "epsilon", "scoring", "rollout_episodes", "evaluate_every"),
+    *("evaluation_episodes", "final_episodes", "num_envs", "seed"),
 )
 """Settings of a run that have an option of the same name."""
 
@@ -159,6 +159,8 @@ class Tune:
     """Of the consistency buffer in a gradient step."""
     batch_size: Whole = None
     """Transitions in a gradient step."""
+    minibatches: Annotated[Literal["own", "shared"] | None, option("{own,shared}")] = None
+    """Each node draws its own, or all take the same: faster, but nodes become alike."""
     data: Annotated[Literal["newest", "replay"] | None, option("{newest,replay}")] = None
     """Learn from the newest batch, or from all so far."""
     refit: Annotated[Literal["sgd", "lbfgs"] | None, option("{sgd,lbfgs}")] = None
@@ -256,6 +258,8 @@ class Tune:
         """Some settings have no effect beside others, as with the default preset."""
         if config.search == "independent" and self.children is not None:
             warn("independent nodes have greedy labels: --children will change nothing")
+        if config.search == "independent" and self.minibatches is not None:
+            warn("independent nodes have their own: --minibatches will change nothing")
         if config.children == "random" and config.splitting_factor == 1:
             warn("a node's first child is itself: with one child each nothing is perturbed")
         if config.updates:

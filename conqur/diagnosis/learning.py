@@ -225,7 +225,7 @@ def _grower(
             margin=0.0,
             over_actions="mean",
             proximal=0.0,
-            own_order=False,
+            own_minibatches=False,
             refit="sgd",
             gap_units=config.units == "gap",
         ),

@@ -19,7 +19,7 @@ class TuneConfig:
         preprocessing: of Atari games.
         approximator: "head", a linear head on frozen features, or "network", all of it.
         search: "beam" (Algorithm 2), "best-first", "depth-first", "local" or "independent" (F
-            copies side by side, each with its own minibatches: the paper's multi-DQN).
+            copies side by side: the paper's multi-DQN).
         levels: T.
         transitions: in a level's batch D_k.
         updates: gradient steps in a level.
@@ -37,6 +37,8 @@ class TuneConfig:
         buffer: whose choices are penalised: "all", "window:LEVELS", "decay:RATE",
             "subsample:FRACTION" or "widening:FRACTION".
         pairs: of the consistency buffer in a gradient step.
+        minibatches: "own": every node draws its transitions and pairs itself; "shared": all nodes
+            take the same, which is faster, and makes them alike. Independent nodes draw their own.
         children: "boltzmann", "strict" (Boltzmann, made consistent exactly: small heads only) or
             "random" (perturbed copies of their parents: the control).
         perturbation: of "random" children, see `conqur.search.growing.Growing`.
@@ -84,6 +86,7 @@ class TuneConfig:
     margin: float
     buffer: str
     pairs: int
+    minibatches: str
     children: str
     perturbation: float
     temperature: float
@@ -187,6 +190,7 @@ CHOICES = {
     "approximator": ("head", "network"),
     "search": ("beam", "best-first", "depth-first", "local", "independent"),
     "over_actions": ("mean", "sum"),
+    "minibatches": ("own", "shared"),
     "children": ("boltzmann", "strict", "random"),
     "units": ("q", "gap"),
     "refit": ("sgd", "lbfgs"),
@@ -218,6 +222,7 @@ _PAPER_16: dict[str, Any] = {
     "margin": 0.0,
     "buffer": "all",
     "pairs": 32,
+    "minibatches": "own",
     "children": "boltzmann",
     "perturbation": 1.0,
     "temperature": 1.0,

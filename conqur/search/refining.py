@@ -54,7 +54,7 @@ class Regression:
         margin: the hinge margin of the penalty.
         over_actions: "mean" or "sum", of a pair's penalty.
         proximal: weight of ½‖θ − θ₀‖², which keeps regressors near the root's.
-        own_order: each node has its own minibatches.
+        own_minibatches: each node draws its own transitions and pairs; else all take the same.
         refit: "sgd", or "lbfgs": that many quasi-Newton steps on the whole batch instead.
         gap_units: learning rate, margin and penalty weight are in units of the action gap, so that
             the scale of Q-values makes less difference (RMSProp's ε still has one).
@@ -70,7 +70,7 @@ class Regression:
     margin: float
     over_actions: str
     proximal: float
-    own_order: bool
+    own_minibatches: bool
     refit: str
     gap_units: bool
 
@@ -209,17 +209,27 @@ def refine(
         )
         moments = weights.moments
     else:
-        in_axes = (axes.theta, axes.moments, own_axes, 0 if how.own_order else None, None)
+        drawn_axis = 0 if how.own_minibatches else None
+        in_axes = (axes.theta, axes.moments, own_axes, drawn_axis, drawn_axis)
         all_update = jax.vmap(update, in_axes, (axes.theta, axes.moments, 0))
 
         def step(carried: tuple[Any, Any], given: tuple[Any, Any]) -> tuple[Any, Any]:
             theta, moments, loss = all_update(*carried, own, *given)
             return (theta, moments), loss
 
-        order = _order(order_key, ids, len(batch.actions), how)
-        places = buffer.draw(pair_key, how.updates * how.pairs)[0].reshape(how.updates, how.pairs)
+        def draw_rows(key: Key[Array, ""]) -> Int[Array, "U B"]:
+            return jax.random.randint(key, (how.updates, how.batch_size), 0, len(batch.actions))
+
+        def draw_pairs(key: Key[Array, ""]) -> Int[Array, "U P"]:
+            places, _ = buffer.draw(key, how.updates * how.pairs)
+            return places.reshape(how.updates, how.pairs)
+
+        rows, places = (
+            _of_all(draw, key, ids if how.own_minibatches else None)
+            for draw, key in ((draw_rows, order_key), (draw_pairs, pair_key))
+        )
         (theta, moments), losses = jax.lax.scan(
-            step, (weights.theta, weights.moments), (order, places)
+            step, (weights.theta, weights.moments), (rows, places)
         )
     after = Weights(theta, weights.target, moments)
     loss = jnp.mean(losses, axis=0) if how.updates else jnp.full(len(ids), jnp.nan)
@@ -231,15 +241,11 @@ def _unit(gap: Float[Array, ""], how: Regression) -> Any:
     return jnp.maximum(gap, 1e-12) if how.gap_units else 1.0
 
 
-def _order(
-    key: Key[Array, ""], ids: Int[Array, " N"], rows: int, how: Regression
-) -> Int[Array, "U *N B"]:
-    """Which transitions each gradient step takes."""
-    shape = (how.updates, how.batch_size)
-    if not how.own_order:
-        return jax.random.randint(key, shape, 0, rows)
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, ids)
-    return jax.vmap(lambda own: jax.random.randint(own, shape, 0, rows), out_axes=1)(keys)
+def _of_all(draw: Any, key: Key[Array, ""], ids: Int[Array, " N"] | None) -> Int[Array, "U *N D"]:
+    """What each gradient step takes: the same for all nodes, or drawn for each."""
+    if ids is None:
+        return draw(key)
+    return jax.vmap(lambda own: draw(jax.random.fold_in(key, own)), out_axes=1)(ids)
 
 
 def _half_distance(theta: Any, root: Any) -> Float[Array, ""]:

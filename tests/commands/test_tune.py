@@ -535,6 +535,7 @@ def test_what_has_no_effect_without_learning_is_said(network, capsys):
         ({"preset": "paper-8", "updates": 0}, ""),
         ({"preset": "paper-8", "search": "independent"}, ""),
         ({"preset": "paper-8", "search": "independent", "children": "strict"}, "--children will"),
+        ({"preset": "paper-8", "search": "independent", "minibatches": "own"}, "--minibatches w"),
         ({"penalty_weight": 10.0, "updates": 5}, ""),
         ({"penalty_weight": 10.0, "scoring": "loss"}, ""),
         ({"splitting_factor": 1}, "with one child each nothing is perturbed"),

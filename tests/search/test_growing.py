@@ -79,7 +79,7 @@ def regression(**changes):
         "margin": 0.0,
         "over_actions": "mean",
         "proximal": 0.0,
-        "own_order": False,
+        "own_minibatches": False,
         "refit": "sgd",
         "gap_units": False,
     }

@@ -29,7 +29,7 @@ def settings(**changes):
         "margin": 0.1,
         "over_actions": "mean",
         "proximal": 0.5,
-        "own_order": False,
+        "own_minibatches": False,
         "refit": "sgd",
         "gap_units": False,
     }
@@ -239,7 +239,7 @@ def test_a_node_does_not_depend_on_its_place_or_its_neighbours():
 
 def test_with_its_own_order_a_node_is_known_by_its_id():
     _, weights, batch = problem()
-    how = settings(own_order=True)
+    how = settings(own_minibatches=True)
     same = [weights[0]] * 3
     first, _ = run(same, batch, how, ids=[4, 5, 6])
     moved, _ = run(same, batch, how, ids=[6, 9, 4])
