@@ -12,7 +12,8 @@ and pairs of a consistency buffer that holds all levels so far.
   of states, successors and pairs, and once more on all of them for the scores. Some minibatches
   are timed and multiplied; collecting is taken to be as fast as here.
 - Transitions collected per second in parts of the emulator's steps with random actions.
-- Refining alone, on features drawn at random: 1, 8, 16, 64, 256 and (accelerators only) 512 nodes.
+- Refining alone, on features drawn at random: 1, 8, 16, 64 and (accelerators only) 256 and 512
+  nodes, with minibatches of their own and with shared ones.
 - Memory after 100 levels, in a process of its own, on features drawn at random.
 
 What is compared is measured by turns; compilation is not counted.
@@ -69,7 +70,7 @@ def regression(**changes: Any) -> Regression:
     settings = {name: PAPER[name] for name in (*names, "margin", "over_actions", "proximal")}
     fixed = {
         "scored_pairs": SCORED_PAIRS,
-        "own_minibatches": False,
+        "own_minibatches": True,
         "refit": "sgd",
         "gap_units": False,
     }
@@ -104,14 +105,20 @@ class Levels:
     """A search that can be taken level by level."""
 
     def __init__(
-        self, approximator: Any, head: Dense, collector: Any, nodes: int, kept: int
+        self,
+        approximator: Any,
+        head: Dense,
+        collector: Any,
+        nodes: int,
+        kept: int,
+        **changes: Any,
     ) -> None:
         self.grower = Grower(
             approximator,
             jax.device_get(head),
             collector,
             growing=GROWING,
-            regression=regression(),
+            regression=regression(**changes),
             population=Everything(),
             kept_levels=kept,
             transitions=PAPER["transitions"],
@@ -265,21 +272,22 @@ def plain_level(nodes: int, minibatches: int = 20) -> float:
     return (training + scoring) * nodes
 
 
-def refining(sizes: tuple[int, ...], rounds: int) -> dict[str, Any]:
-    """Refining and scoring alone, with so many nodes."""
+def refining(sizes: tuple[int, ...], rounds: int, *, own: bool) -> dict[str, Any]:
+    """Refining and scoring alone, with so many nodes, and minibatches of their own or shared."""
+    how = "own" if own else "shared"
     found: dict[int, list[float]] = {}
     for nodes in sizes:
         head = Dense.initial(jax.random.key(0), 512, 18)
         kept = rounds + 2
-        search = Levels(LinearTuning(Perceptron(())), head, Drawn(10_000, 512, 18), nodes, kept)
+        drawn = Drawn(10_000, 512, 18)
+        search = Levels(LinearTuning(Perceptron(())), head, drawn, nodes, kept, own_minibatches=own)
         for _ in range(rounds):
             search.level()
         found[nodes] = search.took["train"]
-        print(
-            f"refining {nodes:3} nodes:                    {statistics.median(found[nodes]):8.3f} s"
-        )
+        seconds = statistics.median(found[nodes])
+        print(f"refining {nodes:3} nodes, {how:6}:            {seconds:8.3f} s")
     ratio = statistics.median(found[sizes[-1]]) / statistics.median(found[16])
-    print(f"refining {sizes[-1]} nodes / 16:               {ratio:8.2f}")
+    print(f"refining {sizes[-1]} nodes / 16, {how:6}:       {ratio:8.2f}")
     return {"seconds": found, "ratio": ratio}
 
 
@@ -325,8 +333,9 @@ def main() -> None:
         "made_with": make_manifest(seeds=(0,), command="python benchmarks/search.py"),
         "levels": levels(num_envs=16 if on_cpu else 64, rounds=3 if on_cpu else 5),
     }
-    sizes = (1, 8, 16, 64, 256) if on_cpu else (1, 8, 16, 64, 256, 512)
-    report["refining"] = refining(sizes, rounds=2 if on_cpu else 6)
+    sizes = (1, 8, 16, 64) if on_cpu else (1, 8, 16, 64, 256, 512)
+    for name, own in (("refining", True), ("refining_shared", False)):
+        report[name] = refining(sizes, rounds=2 if on_cpu else 6, own=own)
     if given.memory:
         report["memory"] = memory()
     if given.output:

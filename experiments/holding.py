@@ -149,7 +149,8 @@ def sampled(name: str, temperature: float) -> float:
 
 
 def _config(network: Pretrained, **changes: Any) -> TuneConfig:
-    return tune_config("paper-8", **settings_of(network), num_envs=64, **changes)
+    settings = settings_of(network) | {"num_envs": 64, "minibatches": "shared"}
+    return tune_config("paper-8", **settings | changes)
 
 
 def _norm(theta: Any) -> float:

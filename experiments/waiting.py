@@ -31,7 +31,13 @@ class Row(NamedTuple):
         run: the run's folder.
         levels: how many it had after the first.
         collected: in how many of these a leaf that waited collected the batch.
+        credited: in how many of those it was ranked by more than its own score, as selections add
+            to the scores of leaves that wait.
         longest: in how many in a row the same one did.
+        selections: how often leaves to be expanded were chosen while some waited.
+        returns: how often some of those that waited were.
+        trained: how many levels the nodes in the end and their ancestors were trained in, on
+            average.
         chosen: the node that the search ranks first in the end.
         waits: how many levels before the last one it was scored.
         calibrated: the node that is first if leaves that wait are calibrated before.
@@ -42,7 +48,11 @@ class Row(NamedTuple):
     run: str
     levels: int
     collected: int
+    credited: int
     longest: int
+    selections: int
+    returns: int
+    trained: float
     chosen: int
     waits: int
     calibrated: int
@@ -57,7 +67,10 @@ class Told(World):
         self.levels: dict[int, list[dict[str, Any]]] = defaultdict(list)
         for row in rows:
             self.levels[row["level"]].append(row)
+        self.parents = {row["id"]: row["parent"] for row in rows}
         self.collectors: list[Node] = []
+        self.returned: list[bool] = []
+        """Of selections: whether they chose leaves that had waited, where some had."""
 
     def collect(self, node: Node, level: int) -> None:
         self.collectors.append(node)
@@ -68,7 +81,16 @@ class Told(World):
             raise ValueError(
                 f"level {tree.level + 1} has other nodes: it is no search of this kind"
             )
+        if births[0].kind is Kind.EXPANSION and len(tree.pool) > len(tree.frontier):
+            self.returned.append(any(birth.parent.level + 1 < tree.level for birth in births))
         return tuple(_node(row, birth.parent) for row, birth in zip(rows, births, strict=True))
+
+    def trained(self, node: Node) -> int:
+        """In how many levels the node and its ancestors were trained."""
+        levels, parent = 0, self.parents[node.id]
+        while parent is not None:
+            levels, parent = levels + 1, self.parents[parent]
+        return levels
 
 
 def main(runs: Sequence[Path], output: Path) -> None:
@@ -101,6 +123,10 @@ def waiting(run: Path) -> Row:
         node.id if node.level + 1 < tree.level else None
         for node, tree in zip(world.collectors[1:], trees[1:], strict=False)
     ]
+    credited = [
+        id is not None and node.calibrated != node.score
+        for id, node in zip(waited, world.collectors[1:], strict=True)
+    ]
     (chosen,), (calibrated,) = (
         top(pool, 1)
         for pool in (last.pool, calibrate(last.pool, last.frontier, config["calibration"]))
@@ -113,7 +139,11 @@ def waiting(run: Path) -> Row:
         run=run.name,
         levels=len(waited),
         collected=sum(node is not None for node in waited),
+        credited=sum(credited),
         longest=_longest(waited),
+        selections=len(world.returned),
+        returns=sum(world.returned),
+        trained=statistics.mean(map(world.trained, last.frontier)),
         chosen=chosen.id,
         waits=last.level - 1 - chosen.level,
         calibrated=calibrated.id,

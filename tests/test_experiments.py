@@ -86,7 +86,8 @@ def test_leaves_that_waited_are_counted(tmp_path):
     assert found.pop("run") == tmp_path.name
     assert {name: float(value) for name, value in found.items()} == pytest.approx(
         {"levels": 3, "collected": 1, "longest": 1, "chosen": 4, "waits": 2, "calibrated": 7}
-        | {"within": 0.05, "between": 0.2}
+        | {"within": 0.05, "between": 0.2, "credited": 0, "trained": 4}
+        | {"selections": 0, "returns": 0}  # none waited when there was one
     )
 
     def changed(**last):

@@ -4,6 +4,7 @@ import functools
 import json
 import os
 import re
+import shlex
 import time as clock
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -199,13 +200,18 @@ class Suite:
             tell("Stopped. The same command goes on from what is saved.")
             raise SystemExit(128 + outcome.stopped_by)
         if states[State.DONE] == len(jobs):
-            tell(f"Next: conqur suite collect {self.study}")
+            tell(f"Next: {self._command('collect')}")
             return
         others = [job.name for job in jobs if state(job, folder) in (State.BEGUN, State.WAITING)]
         if others:
             more = f" and {len(others) - 3} more" * (len(others) > 3)
             tell(f"Somebody else is making {', '.join(others[:3])}{more}: wait, and try again.")
         raise SystemExit(1)
+
+    def _command(self, verb: str) -> str:
+        """What to type about this study."""
+        there = [] if self.dir is None else ["--dir", str(self.dir)]
+        return shlex.join(["conqur", "suite", verb, str(self.study), *there])
 
     def _engine(self) -> "Callable[..., Outcome]":
         """What makes the runs."""
@@ -249,7 +255,7 @@ class Suite:
 
         rows = collect(jobs, folder)
         if not rows:
-            raise UsageError(f"no run in {folder} is done yet: conqur suite status {self.study}")
+            raise UsageError(f"no run in {folder} is done yet: {self._command('status')}")
         written: dict[str, bytes] = {}
         curves, nodes = collect_curves(jobs, folder), collect_nodes(jobs, folder)
         for name, table in ((RESULTS, rows), (CURVES, curves), (NODES, nodes)):

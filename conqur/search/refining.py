@@ -1,8 +1,8 @@
 """Training a level's regressors, all nodes at once.
 
 What a gradient step does is written for one node and vmapped over N nodes within the loop over
-steps, so that the nodes' weights stay where they lie: for linear heads a step of all nodes is one
-product.
+steps, so that the nodes' weights stay where they lie: for linear heads that share minibatches a
+step of all nodes is one product.
 """
 
 from collections.abc import Sequence

@@ -95,6 +95,15 @@ def test_what_training_commits_to_is_told_as_it_came_out():
         assert times == 15
         cells.append(f"{proved}, {open_}, {times - proved - open_}")
         assert f"| {weight:,} | {' | '.join(cells)} |" in found
+    plain, little, *more = (
+        [int(row["inconsistent"]) for row in rows if float(row["penalty_weight"]) == weight]
+        for weight in (0, 1, 10, 100, 1000)
+    )
+    told = f"so in {sum(plain)} of 15 repetitions, in two or three of three in every game"
+    assert told in found
+    assert min(plain) == 2
+    assert f"With λ = 1 it is proved in {sum(little)}, and with λ = 10 or more in none" in found
+    assert not any(map(sum, more))
     by_game = collections.defaultdict(list)
     for row in rows:
         by_game[row["game"]].append(float(row["broken"]))
@@ -114,6 +123,14 @@ def test_what_labels_promise_is_told_as_it_was_measured():
         for own in (balance["excess"], penalised["balance"]["excess"])
     )
     exact = words("results/exact.md")
+    resolved = [
+        [each["satisfiable"]["resolved"] for each in own["repetitions"]]
+        for own in (plain, penalised)
+    ]
+    proved, still = (own.count("inconsistent") for own in resolved)
+    possible = resolved[1].count("consistent")
+    assert f"In {proved} of the 10 it is proved that no last layer keeps as many" in exact
+    assert f"in {still} of 10, and in the other {possible} one last layer does" in exact
     assert f"labels are {balance['promised']['mean']:.2f} on average" in exact
     assert f"it earns {balance['earned']['mean']:.2f} from there" in exact
     assert f"they promise {one} too much" in exact

@@ -3,52 +3,74 @@
 import collections
 import re
 import statistics
-from dataclasses import replace
 
 import claims
 import measured
 from measured import study
 from told import ROOT, words
 
-from conqur.report.study_page import study_exhibits
+HELD = ("Freeway", "Seaquest", "SpaceInvaders")
+"""Games that presets were not chosen on."""
+
+
+def in_parts(rows):
+    return "{:.2f} ({:.2f} to {:.2f})".format(*(1 + end for end in measured.gain(rows)))
+
+
+def preset_told(preset):
+    """The runs of a preset whose table is told, all and of the games that were held apart."""
+    rows = study(f"minatar_{preset}")[0].rows
+    games = {game: measured.own_game(rows, game) for game in measured.GAMES}
+    apart = [row for game in HELD for row in games[game]]
+    own = {
+        game.replace("SpaceI", "Space I") + ", held apart" * (game in HELD): runs
+        for game, runs in games.items()
+    }
+    for name, runs in (own | {"games held apart": apart, "all": rows}).items():
+        before, after = (
+            f"{statistics.mean(getattr(row, which) for row in runs):.1f}" if name in own else ""
+            for which in ("checkpoint", "score")
+        )
+        better, worse = sum(r.gain_low > 0 for r in runs), sum(r.gain_high < 0 for r in runs)
+        line = f"| {len(runs)} | {before} | {after} | {in_parts(runs)} | {better} | {worse} |"
+        assert f"| {name} {line}".replace("|  |", "| |").replace("|  |", "| |") in words("results")
+    handed_back = (
+        in_parts(row._replace(gain=row.handed_back_gain) for row in own) for own in (rows, apart)
+    )
+    assert "comes to {}, in the games held apart to {}".format(*handed_back) in words("results")
+    assert {row.network for row in rows} == {
+        f"networks/{file.name}" for file in (ROOT / "results/networks").glob("*.safetensors")
+    }
+    return rows, apart
 
 
 def test_the_preset_tuned_is_told_as_it_came_out():
-    results, _ = study("minatar_tuned")
+    rows, apart = preset_told("tuned")
     found, readme = words("results"), words("README.md")
-    held = ("Freeway", "Seaquest", "SpaceInvaders")
+    told = in_parts(rows).replace("(", "(95 % interval ")
+    assert f"`tuned` comes to {told} of the checkpoints' scores" in readme
+    assert f"three games that it was not chosen on to {in_parts(apart)}" in found
+    told = f"three games on which the preset was not chosen to {in_parts(apart)}"
+    assert f"take {len(apart)} networks of {told}" in readme
+    back = in_parts(row._replace(gain=row.handed_back_gain) for row in apart)
+    assert f"then handed back to {back}" in readme
+    assert f"a run took {statistics.mean(row.seconds for row in rows):.0f} seconds" in found
 
-    def told(rows):
-        shown = {each.key: each for each in study_exhibits(replace(results, rows=tuple(rows)))}
-        table = shown["algorithms"]
-        return "{:.2f} ({:.2f} to {:.2f})".format(*table.rows[0][table.head.index("mean")])
 
-    def line(name, rows, scores=""):
-        better, worse = sum(r.gain_low > 0 for r in rows), sum(r.gain_high < 0 for r in rows)
-        assert f"| {name} | {len(rows)} | {scores}{told(rows)} | {better} | {worse} |" in found
-
-    games = collections.defaultdict(list)
-    for row in results.rows:
-        games[row.game.removeprefix("MinAtar/")].append(row)
-    for game, rows in games.items():
-        before, after = (
-            statistics.mean(getattr(row, name) for row in rows) for name in ("checkpoint", "score")
-        )
-        name = game.replace("SpaceI", "Space I") + ", held apart" * (game in held)
-        line(name, rows, f"{before:.1f} | {after:.1f} | ")
-    apart = [row for game in held for row in games[game]]
-    line("games held apart", apart, "| | ")
-    line("all", results.rows, "| | ")
-    told_there = told(results.rows).replace("(", "(95 % interval ")
-    assert f"`tuned` comes to {told_there} of the checkpoints' scores" in readme
-    assert f"three games that it was not chosen on to {told(apart)}" in found
-    told_there = f"three games on which the preset was not chosen to {told(apart)}"
-    assert f"take {len(apart)} networks of {told_there}" in readme
-    seconds = statistics.mean(row.seconds for row in results.rows)
-    assert f"a run took {seconds:.0f} seconds" in found
-    assert {row.network for row in results.rows} == {
-        f"networks/{file.name}" for file in (ROOT / "results/networks").glob("*.safetensors")
-    }
+def test_the_preset_quick_is_told_as_it_came_out():
+    rows, _ = preset_told("quick")
+    longer = study("minatar_tuned")[0].rows
+    found, readme = words("results"), words("README.md")
+    frames, more = (statistics.mean(row.frames for row in own) / 1e6 for own in (rows, longer))
+    assert f"With {frames:.1f} million frames a run, where `tuned` has {more:.1f}" in found
+    assert 0.3 < frames / more < 0.37  # "with a third"
+    difference = "{:.2f} ({:.2f} to {:+.2f})".format(*measured.against(longer, rows))
+    assert f"the difference is {difference} checkpoints".replace("-", "−") in found
+    seconds = statistics.mean(row.seconds for row in rows)
+    assert f"on one core of a CPU, {seconds:.0f} seconds on average" in found
+    back = in_parts(row._replace(gain=row.handed_back_gain) for row in rows)
+    told = f"{in_parts(rows)} with a third of the frames of `tuned`, and what is handed back to"
+    assert f"`quick`, takes all fifty networks to {told} {back}." in readme
 
 
 def test_numbers_of_nodes_are_told_as_they_came_out():
@@ -124,14 +146,6 @@ def test_numbers_of_nodes_are_told_as_they_came_out():
     assert expected in found
     expected = f"as many nodes, 16, by {told(ahead, '')}, with {times:.1f} times its frames;"
     assert expected in readme
-    kept = [row._replace(gain=row.handed_back_gain) for row in tuned]
-    held = [row for row in kept if row.game.endswith(("Freeway", "Seaquest", "SpaceInvaders"))]
-    every, apart = (
-        "{:.2f} ({:.2f} to {:.2f})".format(*(1 + end for end in measured.gain(rows)))
-        for rows in (kept, held)
-    )
-    assert f"comes to {every}, in the games held apart to {apart}" in found
-    assert f"then handed back to {apart}" in readme
     alone = {
         game: measured.against(*(measured.own_game(runs, game) for runs in (same, other)))
         for game in measured.GAMES

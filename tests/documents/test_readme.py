@@ -10,6 +10,7 @@ from measured import study
 from told import ROOT, words
 
 import conqur
+from conqur.diagnosis.words import at_least, at_most
 from conqur.pretrained import card
 from conqur.report.charts import number
 from conqur.statistics import difference
@@ -137,12 +138,13 @@ def test_the_diagnosis_in_the_readme_is_that_of_the_results():
     found = json.loads((ROOT / "results/diagnosis/minatar_breakout.json").read_text())
     plain, penalised, higher = found["plain"], found["penalised"], found["higher_score"]
     broken = "{:.1f} to {:.1f} %".format(*(100 * end for end in plain["broken"]["interval"]))
+    proved = sum(r["satisfiable"]["resolved"] == "inconsistent" for r in plain["repetitions"])
     less = "{:.1f} to {:.1f}".format(*(-end for end in reversed(higher["interval"])))
     for said in (
         f"Of {plain['choices']:,} choices behind",
-        f"breaks {100 * plain['broken']['mean']:.1f} % (95 % interval {broken}); no last layer",
-        f"more than {100 * plain['any_policy']['mean']:.1f} % of them",
-        f"was found keeps {100 * plain['found']['mean']:.1f} %.",
+        f"breaks {100 * plain['broken']['mean']:.1f} % (95 % interval {broken}). No policy of any",
+        f"more than {at_most(plain['any_policy']['mean'])} of them, as some",
+        f"was found keeps {at_least(plain['found']['mean'])}; in {proved} of 10 repetitions it is",
         f"(λ = 1) it breaks {100 * penalised['broken']['mean']:.1f} %.",
         f"copy scores {-higher['mean']:.1f} points less than the plain one ({less};",
     ):
@@ -176,6 +178,8 @@ def test_the_readme_begins_with_what_was_found():
     plain = [row for row in rows if row["penalty_weight"] == "0"]
     proved, times = (sum(int(r[name]) for r in plain) for name in ("inconsistent", "repetitions"))
     shares = [100 * float(row["broken_at_best_found"]) for row in plain]
+    assert all(int(row["inconsistent"]) for row in plain)  # as told
+    assert not any(int(row["inconsistent"]) for row in rows if row["penalty_weight"] == "10")
     for document in ("README.md", "results/README.md"):
         assert f"proved in {proved} of {times} repetitions" in words(document)
         assert f"breaks {min(shares):.1f} to {max(shares):.1f} %" in words(document)

@@ -4,6 +4,7 @@ import pytest
 
 from conqur.consistency import Decay, Everything, Subsample, Widening, Window
 from conqur.search.config import PRESETS, TuneConfig, population, tune_config
+from conqur.tuning import _regression
 
 BASIS = {"environment": "CartPole-v1", "checkpoint": "", "preprocessing": ""}
 
@@ -85,6 +86,18 @@ def test_searches_without_a_pool_may_have_more_nodes_than_it_holds():
     assert tune_config("paper-16", **BASIS, search="independent", nodes=64).nodes == 64
     with pytest.raises(ValueError, match=r"nodes \(64\) must be at most pool"):
         tune_config("paper-16", **BASIS, search="best-first", nodes=64)
+
+
+@pytest.mark.parametrize(
+    ("changes", "own"),
+    [
+        ({}, True),
+        ({"minibatches": "shared"}, False),
+        ({"search": "independent", "minibatches": "shared"}, True),
+    ],
+)
+def test_nodes_draw_their_own_minibatches(changes, own):
+    assert _regression(tune_config("paper-16", **BASIS, **changes)).own_minibatches is own
 
 
 def test_presets_have_names():

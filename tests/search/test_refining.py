@@ -161,9 +161,11 @@ def test_given_assignments_give_the_labels_of_their_actions():
     np.testing.assert_allclose(found.labels[1], expected, rtol=1e-5)
 
 
-def plain_updates(node, batch, labels, pairs, how, key):
+def plain_updates(node, batch, labels, pairs, how, key, name):
     """The same gradient steps, one by one, in NumPy and double precision."""
     order_key, pair_key, _ = jax.random.split(key, 3)
+    if how.own_minibatches:
+        order_key, pair_key = (jax.random.fold_in(k, name) for k in (order_key, pair_key))
     order = jax.random.randint(order_key, (how.updates, how.batch_size), 0, ROWS)
     successors, assigned, counts = pairs(pair_key, how.updates * how.pairs)
     weight, bias = node.theta.weight.astype(float), node.theta.bias.astype(float)
@@ -197,9 +199,10 @@ def plain_updates(node, batch, labels, pairs, how, key):
     return weight, bias
 
 
-def test_refining_equals_a_plain_loop():
+@pytest.mark.parametrize("own", [False, True])
+def test_refining_equals_a_plain_loop(own):
     _, weights, batch = problem()
-    how = settings()
+    how = settings(own_minibatches=own)
     assignment = greedy(weights, batch)
     buffer = filled(batch, assignment.assigned)
     column = np.asarray(buffer.assigned).copy()
@@ -208,7 +211,8 @@ def test_refining_equals_a_plain_loop():
         *(buffer.successors, jnp.asarray(column), buffer.born, buffer.batches, buffer.cursor),
         buffer.population,
     )
-    after, _ = run(weights, batch, how, assignment=assignment, buffer=buffer)
+    ids = (4, 2, 9)
+    after, _ = run(weights, batch, how, assignment=assignment, buffer=buffer, ids=ids)
     for i, node in enumerate(weights):
 
         def pairs(key, size, i=i):
@@ -220,9 +224,8 @@ def test_refining_equals_a_plain_loop():
                 assigned != NO_ACTION,
             )
 
-        expected = plain_updates(
-            node, batch, np.asarray(assignment.labels[i]), pairs, how, jax.random.key(2)
-        )
+        labels = np.asarray(assignment.labels[i])
+        expected = plain_updates(node, batch, labels, pairs, how, jax.random.key(2), ids[i])
         np.testing.assert_allclose(after[i].theta.weight, expected[0], rtol=2e-4, atol=2e-5)
         np.testing.assert_allclose(after[i].theta.bias, expected[1], rtol=2e-4, atol=2e-5)
         assert np.abs(after[i].theta.weight - node.theta.weight).max() > 0.01
@@ -237,7 +240,7 @@ def test_a_node_does_not_depend_on_its_place_or_its_neighbours():
     np.testing.assert_array_equal(first[0].theta.weight, moved[2].theta.weight)
 
 
-def test_with_its_own_order_a_node_is_known_by_its_id():
+def test_with_its_own_minibatches_a_node_is_known_by_its_id():
     _, weights, batch = problem()
     how = settings(own_minibatches=True)
     same = [weights[0]] * 3

@@ -58,6 +58,8 @@ def test_a_study_from_the_command_line(tmp_path):
     found = json.loads((run / "evaluation.json").read_text())
     assert float(row["score"]) == pytest.approx(found["mean"])
     assert (row["game"], row["algorithm"], row["seed"]) == ("CartPole-v1", "dqn", "0")
+    nothing = typed("suite", "collect", "small.toml", "--dir", "not yet", cwd=tmp_path)
+    assert "done yet: conqur suite status small.toml --dir 'not yet'" in nothing.stderr
     (tmp_path / "small.toml").write_text(STUDY.replace("300", "400"))
     other = typed("suite", "run", "small.toml", cwd=tmp_path)
     assert other.returncode == 2
