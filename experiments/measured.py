@@ -161,57 +161,6 @@ def of_seeds(game: str) -> dict[str, dict[int, Tuned]]:
     }
 
 
-def complete() -> list[str]:
-    """The Atari networks of which every arm has three seeds."""
-    games = sorted({game for game, _ in on_atari()})
-    return [game for game in games if all(len(own) == 3 for own in of_seeds(game).values())]
-
-
-def atari_tables() -> tuple[str, str]:
-    """The search on Atari networks, for results/search.md: over seeds, and run by run."""
-    lines = [
-        f"| | checkpoint | {' | '.join(ATARI.values())} | {' | '.join(ATARI.values())} |",
-        f"|---|{'---:|' * (1 + 2 * len(ATARI))}",
-    ]
-    for game in complete():
-        arms = of_seeds(game)
-        before = statistics.mean(row.checkpoint or 0.0 for row in arms["multi-dqn"].values())
-        cells = [game, _points(before, before)]
-        for by in ("play", "loss"):
-            for name in ATARI:
-                gains = student(row.gain for row in chosen_by(arms[name].values(), by))
-                cells.append(_interval(before, gains))
-        lines.append(f"| {' | '.join(cells)} |")
-    by_run = [
-        f"| network, seed | checkpoint | {' | '.join(ATARI.values())} | best evaluations |",
-        f"|---|{'---:|' * (2 + len(ATARI))}",
-    ]
-    for (game, seed), own in on_atari().items():
-        rows = [own.get(name) for name in ATARI]
-        before = dict.fromkeys(_points(row.checkpoint, row.checkpoint) for row in rows if row)
-        cells = [f"{game}, {seed}", ", ".join(before)]
-        for row in rows:
-            if row is None:
-                cells.append("")
-            elif row.gain == 0:
-                cells.append("0")
-            else:
-                cells.append(_interval(row.checkpoint, (row.gain, row.gain_low, row.gain_high)))
-        best = (_points(row.checkpoint, row.best_evaluation) if row else "–" for row in rows)
-        by_run.append(f"| {' | '.join([*cells, ', '.join(best)])} |")
-    return with_minus("\n".join(lines)), with_minus("\n".join(by_run))
-
-
-def _points(scale: Any, value: Any, sign: str = "") -> str:
-    """Points of a game, with as many digits as its scores ask for."""
-    return f"{value:{sign},.{0 if scale >= 200 else 1}f}"
-
-
-def _interval(scale: Any, cell: Any) -> str:
-    value, low, high = cell
-    return f"{_points(scale, value, '+')} ({_points(scale, low)} to {_points(scale, high)})"
-
-
 def points(seeds: Mapping[int, Tuned], by: str = "play") -> str:
     """What runs gain in points, with Student's interval over seeds."""
     gains = student(row.gain for row in chosen_by(seeds.values(), by))
@@ -254,6 +203,52 @@ def _is_better(row: Tuned) -> bool:
 
 def _is_worse(row: Tuned) -> bool:
     return row.gain_high is not None and row.gain_high < 0
+
+
+def minibatch_arms() -> dict[str, dict[str, list[Tuned]]]:
+    """Searches with minibatches of the nodes' own, and with shared ones, on the same networks."""
+    own, shared = (arms_of(study(f"minatar_{name}")[0]) for name in ("minibatches", "no_search"))
+    names = ("search without penalty", "ConQUR, λ = 1", "ConQUR, λ = 10")
+    return {name: {"own": own[name], "shared": shared[name]} for name in names}
+
+
+def minibatch_table() -> str:
+    """The same, for results/search.md."""
+    results, _ = study("minatar_minibatches")
+    multi = arms_of(results)["multi-DQN"]
+    kinds = {"own": results, "shared": study("minatar_no_search")[0]}
+    lines = [
+        "| | minibatches | chosen by rollouts | lead on multi-DQN | chosen by the loss | lead | "
+        "all nodes, mean | spread of nodes |",
+        f"|---|---|{'---:|' * 6}",
+    ]
+    arms = {"multi-DQN": {"own": multi}} | minibatch_arms()
+    for name, kind, rows in ((n, k, r) for n, arm in arms.items() for k, r in arm.items()):
+        cells = [name, kind]
+        for by in ("play", "loss"):
+            own = chosen_by(rows, by)
+            cells.append(told(tuple(1 + end for end in gain(own))))
+            lead = "–" if name == "multi-DQN" else told(against(own, chosen_by(multi, by)))
+            cells.append(lead)
+        cells.append(told(tuple(1 + end for end in gain(all_nodes(kinds[kind], rows)))))
+        cells.append(f"{spread(kinds[kind], rows):.2f}")
+        lines.append(f"| {' | '.join(cells)} |")
+    return with_minus("\n".join(lines))
+
+
+def spread(results: Results, rows: Iterable[Tuned]) -> float:
+    """The standard deviation of nodes' scores in a search's last evaluation, in checkpoints.
+
+    Its mean over networks, which are all alike many in their games.
+    """
+    rows, scores = list(rows), defaultdict(list)
+    for node in results.nodes:
+        scores[node[:7]].append(node.score)
+    scale = {
+        game: statistics.mean(row.checkpoint or 0.0 for row in rows if row.game == game)
+        for game in {row.game for row in rows}
+    }
+    return statistics.mean(statistics.pstdev(scores[row[:7]]) / scale[row.game] for row in rows)
 
 
 def apart_tables() -> tuple[str, str]:
