@@ -312,10 +312,65 @@ def test_random_children_are_told_as_they_came_out():
         assert (random > learned) == ahead
 
 
+def test_both_kinds_of_minibatches_are_told_as_they_came_out():
+    results, _ = study("minatar_minibatches")
+    assert results.done == results.runs == 100
+    assert measured.minibatch_table() in text("results")
+    found, arms = words("results"), measured.arms_of(results)
+    pairs, multi = measured.minibatch_arms(), arms["multi-DQN"]
+
+    def told(ours, theirs, by):
+        lead = measured.against(*(measured.chosen_by(rows, by) for rows in (ours, theirs)))
+        return measured.told(lead).replace("-", "−"), lead
+
+    plain, one, ten = (told(arms[name], multi, "play") for name in pairs)
+    assert plain[1].low < 0 < plain[1].high
+    assert f"(a lead of {plain[0]} checkpoints if rollouts choose)" in found
+    changes = [
+        told(pairs[f"ConQUR, λ = {weight}"]["own"], pairs[f"ConQUR, λ = {weight}"]["shared"], by)
+        for by in ("play", "loss")
+        for weight in (1, 10)
+    ]
+    shown = "{} with λ = 1 and {} with λ = 10 if rollouts choose, {} and {} if the loss does."
+    assert shown.format(*(change for change, _ in changes)) in found
+    free = pairs["search without penalty"]
+    without = [told(free["own"], free["shared"], by) for by in ("play", "loss")]
+    shown = "their own make {} checkpoints of difference, if the loss does {}."
+    assert shown.format(*(change for change, _ in without)) in found
+    assert all(change.low < 0 < change.high for _, change in (*changes, *without))  # as told
+    shared = study("minatar_no_search")[0]
+    spreads = (
+        measured.spread(*each)
+        for each in ((shared, free["shared"]), (results, free["own"]), (results, multi))
+    )
+    shown = "spread {:.2f}, with their own {:.2f}, about as multi-DQN's ({:.2f})."
+    assert shown.format(*spreads) in found
+    by_loss = [told(arms[f"ConQUR, λ = {weight}"], multi, "loss")[1] for weight in (1, 10)]
+    assert by_loss[0].low < 0 < by_loss[0].high
+    assert by_loss[1].high < 0
+    assert max(one[1].high, ten[1].high) < 0
+    games = (
+        f"{game.replace('SpaceI', 'Space I')} "
+        + told(*(measured.own_game(rows, game) for rows in (arms["ConQUR, λ = 1"], multi)), "loss")[
+            0
+        ]
+        for game in measured.GAMES
+    )
+    assert f"with λ = 1, {', '.join(games)}." in found
+    assert f"its leads are {one[0]} and {ten[0]}, and {plain[0]} without" in words(
+        "results/README.md"
+    )
+    readme = f"its leads on multi-DQN are {one[0]} and {ten[0]}, and {plain[0]} without penalty"
+    assert readme in words("README.md")
+    alone = measured.arms_of(study("minatar_no_search")[0])["penalty without search, λ = 10"]
+    _, behind = told(alone, arms["ConQUR, λ = 10"], "loss")
+    assert f"by {behind.value:.2f} ({behind.low:.2f} to {behind.high:.2f}), and cannot" in found
+
+
 def test_the_penalty_without_the_search_is_told_as_it_came_out():
     found = words("results")
     results, _ = study("minatar_no_search")
-    assert results.done == results.runs == 125
+    assert results.done == results.runs == 150
     for table in measured.apart_tables():
         assert table in text("results")
     arms = measured.arms_of(results)

@@ -63,9 +63,12 @@ def test_the_speed_of_the_search_is_that_of_the_results():
         for kind in ("cpu", "gpu")
     )
 
-    def by_sixteen(found):
-        seconds = found["refining"]["seconds"]
-        return np.median(seconds["256"]) / np.median(seconds["16"])
+    def refining(found, name, digits):
+        return {n: f"{np.median(t):.{digits}f}" for n, t in found[name]["seconds"].items()}
+
+    own, shared = (refining(cpu, name, 2) for name in ("refining", "refining_shared"))
+    *few, wide, widest = refining(gpu, "refining", 3).values()
+    assert list(own) == list(shared) == ["1", "8", "16", "64"]
 
     def row(words, name, form):
         values = (form(found["levels"][name]) for found in (cpu, gpu))
@@ -83,12 +86,10 @@ def test_the_speed_of_the_search_is_that_of_the_results():
             "collected_by_emulator",
             "{:.2f}".format,
         ),
-        "| seconds in which a level refines 1, 8, 16, 64, 256 and 512 nodes | "
-        + ", ".join(f"{np.median(times):.2f}" for times in cpu["refining"]["seconds"].values())
-        + ", - | "
-        + ", ".join(f"{np.median(times):.3f}" for times in gpu["refining"]["seconds"].values()),
-        f"| refining 256 nodes / 16, and 512 / 16 | {cpu['refining']['ratio']:.1f}, - | "
-        f"{by_sixteen(gpu):.1f}, {gpu['refining']['ratio']:.1f} |",
+        "| seconds in which a level refines 1, 8, 16 and 64 nodes with minibatches of their own | "
+        f"{', '.join(own.values())} | – |",
+        f"| the same with shared ones | {', '.join(shared.values())} | {', '.join(few)}; 256 and "
+        f"512 nodes {wide}, {widest} |",
         f"| memory of 100 levels | {cpu['memory']['gibibytes']:.1f} GiB | - |",
     ):
         assert line in told
