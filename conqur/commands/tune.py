@@ -63,7 +63,7 @@ class Tune:
     once per state. Each has its own action assignments behind its labels, and is kept to them by
     the consistency penalty; the best are expanded, others are come back to. With quick (the
     default) and tuned nothing is learned: copies of the last layer are perturbed at random, and
-    rollouts on common starts decide which are kept, which helped most where it was tried.
+    rollouts on common starts decide which are kept.
 
     At the end nodes play against the checkpoint on common fresh starts, and
     networks/best.safetensors in the run's folder is the best one, or the checkpoint itself if none
@@ -160,7 +160,7 @@ class Tune:
     batch_size: Whole = None
     """Transitions in a gradient step."""
     minibatches: Annotated[Literal["own", "shared"] | None, option("{own,shared}")] = None
-    """Each node draws its own, or all take the same: faster, but nodes become alike."""
+    """Each node draws its own, or all take the same: faster, but more alike."""
     data: Annotated[Literal["newest", "replay"] | None, option("{newest,replay}")] = None
     """Learn from the newest batch, or from all so far."""
     refit: Annotated[Literal["sgd", "lbfgs"] | None, option("{sgd,lbfgs}")] = None

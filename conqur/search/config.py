@@ -38,7 +38,8 @@ class TuneConfig:
             "subsample:FRACTION" or "widening:FRACTION".
         pairs: of the consistency buffer in a gradient step.
         minibatches: "own": every node draws its transitions and pairs itself; "shared": all nodes
-            take the same, which is faster, and makes them alike. Independent nodes draw their own.
+            take the same, which is faster, and makes them more alike. Independent nodes have their
+            own.
         children: "boltzmann", "strict" (Boltzmann, made consistent exactly: small heads only) or
             "random" (perturbed copies of their parents: the control).
         perturbation: of "random" children, see `conqur.search.growing.Growing`.
@@ -270,9 +271,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "paper-8": _PAPER_16 | {"nodes": 8, "splitting_factor": 2, "expanded": 2, "pool": 38},
 }
 """Settings under names. "paper-16" and "paper-8" are the paper's tables. "quick" and "tuned" are
-what helped most where it was tried (results/tuning), and "tuned" on fifty other networks as well
-(results/studies/minatar_tuned): small perturbations of the head, kept if they score more on common
-starts."""
+small perturbations of the head, kept if they score more on common starts: what gained most of eight
+settings on four networks (results/tuning), and gains on fifty others (results/studies)."""
 
 
 _SHORTER_IN_ATARI: dict[str, dict[str, Any]] = {

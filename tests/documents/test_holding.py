@@ -115,7 +115,7 @@ def test_losses_of_different_batches_are_told_as_they_came_out(tmp_path):
     found, rows = words("results"), list(csv.DictReader(made.splitlines()))
     for told, cells in (
         ("had waited", [f"{row['collected']} of {row['levels']}" for row in rows]),
-        ("by more than its own loss", [row["credited"] for row in rows]),
+        ("had been credited at a selection", [row["credited"] for row in rows]),
         ("by the same one", [row["longest"] for row in rows]),
         ("leaves that had waited", [f"{row['returns']} of {row['selections']}" for row in rows]),
         ("in the end were trained in", [row["trained"] for row in rows]),

@@ -47,18 +47,17 @@ def preset_told(preset):
 def test_the_preset_tuned_is_told_as_it_came_out():
     rows, apart = preset_told("tuned")
     found, readme = words("results"), words("README.md")
-    told = in_parts(rows).replace("(", "(95 % interval ")
-    assert f"`tuned` comes to {told} of the checkpoints' scores" in readme
+    assert f"; with `tuned` to {in_parts(rows)}." in readme
     assert f"three games that it was not chosen on to {in_parts(apart)}" in found
-    told = f"three games on which the preset was not chosen to {in_parts(apart)}"
-    assert f"take {len(apart)} networks of {told}" in readme
+    told = f"three games on which the presets were not chosen to {in_parts(apart)} with the preset"
+    assert f"take {len(apart)} networks of {told} `tuned`" in readme
     back = in_parts(row._replace(gain=row.handed_back_gain) for row in apart)
     assert f"then handed back to {back}" in readme
     assert f"a run took {statistics.mean(row.seconds for row in rows):.0f} seconds" in found
 
 
 def test_the_preset_quick_is_told_as_it_came_out():
-    rows, _ = preset_told("quick")
+    rows, apart = preset_told("quick")
     longer = study("minatar_tuned")[0].rows
     found, readme = words("results"), words("README.md")
     frames, more = (statistics.mean(row.frames for row in own) / 1e6 for own in (rows, longer))
@@ -68,9 +67,22 @@ def test_the_preset_quick_is_told_as_it_came_out():
     assert f"the difference is {difference} checkpoints".replace("-", "−") in found
     seconds = statistics.mean(row.seconds for row in rows)
     assert f"on one core of a CPU, {seconds:.0f} seconds on average" in found
-    back = in_parts(row._replace(gain=row.handed_back_gain) for row in rows)
-    told = f"{in_parts(rows)} with a third of the frames of `tuned`, and what is handed back to"
-    assert f"`quick`, takes all fifty networks to {told} {back}." in readme
+    all_, held = (
+        (
+            in_parts(own),
+            in_parts(row._replace(gain=row.handed_back_gain) for row in own),
+        )
+        for own in (rows, apart)
+    )
+    told = "the default, `quick`, and a third of the frames to {} and {}."
+    assert told.format(*held) in readme
+    told = "come to {} of the checkpoints' scores, and what is handed back to {}"
+    assert told.format(all_[0].replace("(", "(95 % interval "), all_[1]) in readme
+    multi = measured.runs(study("minatar_nodes")[0], "multi-dqn", nodes=16)
+    same = [row for row in rows if row.network in {run.network for run in multi}]
+    times = statistics.mean(r.frames for r in same) / statistics.mean(r.frames for r in multi)
+    ahead = "{:.2f} ({:.2f} to {:.2f})".format(*measured.against(same, multi)).replace("-", "−")
+    assert f"`quick` by {ahead}, with {times:.1f} times its frames." in readme
 
 
 def test_numbers_of_nodes_are_told_as_they_came_out():
@@ -144,7 +156,7 @@ def test_numbers_of_nodes_are_told_as_they_came_out():
         f"with 16 it is {told(ahead)}, with {times:.1f} times the frames: {', '.join(parts)}."
     )
     assert expected in found
-    expected = f"as many nodes, 16, by {told(ahead, '')}, with {times:.1f} times its frames;"
+    expected = f"as many nodes, 16, by {told(ahead, '')}, with {times:.1f} times its frames,"
     assert expected in readme
     alone = {
         game: measured.against(*(measured.own_game(runs, game) for runs in (same, other)))

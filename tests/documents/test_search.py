@@ -249,7 +249,7 @@ def test_what_means_over_games_hide_is_told():
     assert [sum(row.gain > 0 for row in rows) for rows in space.values()] == [5, 1]  # as told
     assert f"if the loss does by {told(measured.against(*space.values()))}." in found
     pair = apart["ConQUR, λ = 1"], apart["multi-DQN"]
-    assert f"is behind by {told(measured.against(*pair))} over all games" in found
+    assert f"its lead is {told(measured.against(*pair))} over all games" in found
     even, others = (
         measured.against(*(by_loss([r for r in rows if of(r)]) for rows in pair))
         for of in (lambda row: True, lambda row: "SpaceInvaders" not in row.game)
@@ -345,6 +345,11 @@ def test_both_kinds_of_minibatches_are_told_as_they_came_out():
     )
     shown = "spread {:.2f}, with their own {:.2f}, about as multi-DQN's ({:.2f})."
     assert shown.format(*spreads) in found
+    here, there = (
+        {row.network: row.checkpoint for row in rows} for rows in pairs["ConQUR, λ = 10"].values()
+    )
+    differ = sum(here[network] != there[network] for network in here)
+    assert f"({differ} of {len(here)} checkpoints score differently there)" in found
     by_loss = [told(arms[f"ConQUR, λ = {weight}"], multi, "loss")[1] for weight in (1, 10)]
     assert by_loss[0].low < 0 < by_loss[0].high
     assert by_loss[1].high < 0
