@@ -372,6 +372,25 @@ def test_both_kinds_of_minibatches_are_told_as_they_came_out():
     assert f"by {behind.value:.2f} ({behind.low:.2f} to {behind.high:.2f}), and cannot" in found
 
 
+def test_the_search_that_never_goes_back_is_told_as_it_came_out():
+    results, _ = study("minatar_no_backtracking")
+    assert results.done == results.runs == 25
+    arms = measured.arms_of(study("minatar_minibatches")[0])
+    for other, shown in (
+        ("ConQUR, λ = 1", "it gains {} checkpoints if rollouts choose, and {} if the loss does;"),
+        ("multi-DQN", "its leads on multi-DQN are {} and {}."),
+    ):
+        leads = [
+            measured.against(
+                *(measured.chosen_by(rows, by) for rows in (results.rows, arms[other]))
+            )
+            for by in ("play", "loss")
+        ]
+        told = (measured.told(lead).replace("-", "−") for lead in leads)
+        assert shown.format(*told) in words("results/search.md")
+        assert (leads[0].low < 0 < leads[0].high) == (other != "multi-DQN")
+
+
 def test_the_penalty_without_the_search_is_told_as_it_came_out():
     found = words("results")
     results, _ = study("minatar_no_search")
