@@ -104,6 +104,14 @@ def test_what_training_commits_to_is_told_as_it_came_out():
     assert min(plain) == 2
     assert f"With λ = 1 it is proved in {sum(little)}, and with λ = 10 or more in none" in found
     assert not any(map(sum, more))
+    open_ = {
+        (row["game"], row["penalty_weight"]): int(row["undecided"])
+        for row in rows
+        if float(row["penalty_weight"]) >= 10
+    }
+    left = sum(count for (_, weight), count in open_.items() if weight == "10")
+    assert f"with λ = 10 one last layer can in {15 - left}, and {left} are open" in found
+    assert all(open_["SpaceInvaders", weight] == 3 for weight in ("10", "100", "1000"))  # as told
     by_game = collections.defaultdict(list)
     for row in rows:
         by_game[row["game"]].append(float(row["broken"]))

@@ -367,6 +367,9 @@ def test_both_kinds_of_minibatches_are_told_as_they_came_out():
     )
     readme = f"its leads on multi-DQN are {one[0]} and {ten[0]}, and {plain[0]} without penalty"
     assert readme in words("README.md")
+    again = [told(pairs["ConQUR, λ = 1"]["shared"], multi, by)[1].value for by in ("play", "loss")]
+    elsewhere = "which was made again, it is {:.2f} and {:.2f}.)".format(*again)
+    assert elsewhere.replace("-", "−") in found
     alone = measured.arms_of(study("minatar_no_search")[0])["penalty without search, λ = 10"]
     _, behind = told(alone, arms["ConQUR, λ = 10"], "loss")
     assert f"by {behind.value:.2f} ({behind.low:.2f} to {behind.high:.2f}), and cannot" in found

@@ -67,6 +67,18 @@ def test_the_speed_of_the_search_is_that_of_the_results():
         return {n: f"{np.median(t):.{digits}f}" for n, t in found[name]["seconds"].items()}
 
     own, shared = (refining(cpu, name, 2) for name in ("refining", "refining_shared"))
+    medians = [
+        {n: np.median(times) for n, times in cpu[name]["seconds"].items()}
+        for name in ("refining", "refining_shared")
+    ]
+    times = [medians[0][n] / medians[1][n] for n in medians[0]]
+    assert f"take {min(times):.1f} to {max(times):.1f} times as long" in words("results/speed.md")
+    one, many = (np.median(cpu["levels"]["seconds_of_a_level"][n]) for n in ("1", "16"))
+    more = medians[0]["16"] - medians[1]["16"]
+    slower = f"takes {many - one:.1f} seconds longer than one with one node"
+    assert f"{slower}, of which minibatches of their own cost {more:.1f};" in words(
+        "results/speed.md"
+    )
     *few, wide, widest = refining(gpu, "refining", 3).values()
     assert list(own) == list(shared) == ["1", "8", "16", "64"]
 
