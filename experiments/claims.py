@@ -491,7 +491,7 @@ def _cost() -> Claim:
         "reproduced, in time",
         "Atari Breakout",
         f"a level with 16 nodes takes {ratios[0]:.2f} times as long as with one on 2 cores, "
-        f"{ratios[1]:.2f} times on an H200, where nodes shared their minibatches",
+        f"{ratios[1]:.2f} times on an H200",
     )
 
 
