@@ -145,21 +145,18 @@ def _handed_back(
     return {"handed_back": words, "written_back": _write_back(run, network, warn)}
 
 
-def keep_original(run: RunDirectory, original: Path) -> None:
-    """Keep a copy of the file of another tool, to write the network back like it.
-
-    Args:
-        run: the run's directory.
-        original: the file.
-    """
+def kept_original(original: Path) -> dict[str, bytes]:
+    """Copies of the file of another tool, by name, to write the network back like it."""
     suffix = written_suffix(original)
     if suffix == ".safetensors":  # which all files of a run's own have
         suffix = ".tensors"
-    if suffix:
-        run.write_network(ORIGINAL + suffix, original.read_bytes())
-        mapping = original.with_name(original.name + ".json")
-        if mapping.is_file():
-            run.write_network(f"{ORIGINAL}{suffix}.json", mapping.read_bytes())
+    if not suffix:
+        return {}
+    kept = {ORIGINAL + suffix: original.read_bytes()}
+    mapping = original.with_name(original.name + ".json")
+    if mapping.is_file():
+        kept[f"{ORIGINAL}{suffix}.json"] = mapping.read_bytes()
+    return kept
 
 
 def _write_back(run: RunDirectory, best: Pretrained, warn: Callable[[str], None]) -> str | None:

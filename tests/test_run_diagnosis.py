@@ -290,7 +290,7 @@ def exchange_network(folder):
         (damage_rows, "is missing"),
         (damage_records, "damaged or of another version"),
         (change_config, "config.json was changed since its last checkpoint"),
-        (add_setting, "settings of another version of conqur: they differ in colour"),
+        (add_setting, "settings of another version of conqur (they differ in colour)"),
         (nonsense_setting, "cannot be read"),
         (shorten_log, "log.jsonl has become shorter"),
         (change_log, "log.jsonl was changed"),

@@ -23,6 +23,16 @@ if TYPE_CHECKING:
     from conqur.suite import Job, Study
     from conqur.suite.making import Outcome
 
+OF_ACTIONS = {
+    "dir": ("plan", "run", "status", "collect"),
+    "workers": ("plan", "run"),
+    "shard": ("plan", "run"),
+    "price": ("plan",),
+    "engine": ("run",),
+    "address": ("run",),
+}
+"""Which actions have an option; the others are of all."""
+
 
 @dataclass(frozen=True)
 class Suite:
@@ -89,13 +99,14 @@ class Suite:
         """Do what the action says."""
         from conqur.suite import read_study
 
+        self._refuse_idle()
         if self.action == "list":
             self._list()
             return
         if self.study is None:
             raise UsageError("name a study's file, or one of `conqur suite list`")
-        if self.price is not None and (self.action != "plan" or not 0 <= self.price < 1e9):
-            raise UsageError("--price is for plan, and of a worker's hour: at least 0")
+        if self.price is not None and not 0 <= self.price < 1e9:
+            raise UsageError("--price is of a worker's hour: at least 0")
         if self.workers is not None and self.workers < 1:
             raise UsageError(f"--workers must be at least 1, got {self.workers}")
         _leave_accelerators_alone()
@@ -111,6 +122,13 @@ class Suite:
             self._status(jobs, folder)
         else:
             self._collect(jobs, folder)
+
+    def _refuse_idle(self) -> None:
+        """Refuse options of other actions."""
+        for field in fields(self):
+            actions = OF_ACTIONS.get(field.name, (self.action,))
+            if getattr(self, field.name) != field.default and self.action not in actions:
+                raise UsageError(f"--{field.name} is for {' and '.join(actions)}")
 
     def _list(self) -> None:
         """The studies that come with conqur."""
@@ -131,7 +149,7 @@ class Suite:
 
         _check(study)
         left = [job for job in jobs if state(job, folder) is not State.DONE]
-        if not left:
+        if not left and not self.json:
             print(f"All {len(jobs)} runs are done, in {folder}.")
             return
         with announcer() as announce:
@@ -199,6 +217,8 @@ class Suite:
         if outcome.stopped_by is not None:
             tell("Stopped. The same command goes on from what is saved.")
             raise SystemExit(128 + outcome.stopped_by)
+        if not jobs:
+            return
         if states[State.DONE] == len(jobs):
             tell(f"Next: {self._command('collect')}")
             return
@@ -239,7 +259,7 @@ class Suite:
             for job in jobs
         ]
         if self.json:
-            print(json.dumps(rows))
+            print(json.dumps({"folder": str(folder), "runs": rows}))
             return
         width = max(len(row["run"]) for row in rows)
         for row in rows:
@@ -276,7 +296,8 @@ class Suite:
             with replacing(folder / name, follow=False) as file:
                 file.write(content)
         if self.json:
-            print(json.dumps([row._asdict() for row in rows]))
+            networks = [row._asdict() for row in rows]
+            print(json.dumps({"folder": str(folder), "networks": networks}, allow_nan=False))
         tell = say if self.json else print
         tell(f"{len(rows)} networks of {len(done)} of {len(jobs)} runs: {folder / RESULTS}")
         tell(f"Next: conqur report {folder}")

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -86,13 +86,20 @@ class Tune:
       dive-levels         0          0          9           9
       children            random     random     boltzmann   boltzmann
       perturbation        0.3        0.3        1.0         1.0
+      target-every        1          1          5           5
       updates             0          0          2500        2500
       learning-rate       0.01       0.01       2.5e-6      2.5e-6
       penalty-weight      0          0          10          10
+      units               gap        gap        q           q
+      buffer              all        all        all         all
+      pairs               32         32         32          32
+      batch-size          32         32         32          32
+      temperature         1.0        1.0        1.0         1.0
       scoring             rollouts   rollouts   loss        loss
       rollout-episodes    16         32         8           8
       evaluation-episodes 0          0          8           8
       final-episodes      64         200        64          64
+      num-envs            16         16         16          16
 
     Without arguments it tunes one of the networks that come with conqur (a minute or two on two
     cores); `conqur inspect` lists them.
@@ -220,7 +227,7 @@ class Tune:
             self._config(network)
 
     def _start(self, command: str) -> tuple[Path, "Found"]:
-        from conqur.handing_back import keep_original
+        from conqur.handing_back import kept_original
         from conqur.pretrained import to_bytes
         from conqur.runs import RunDirectory
 
@@ -230,6 +237,9 @@ class Tune:
         with _tuning(config, network) as tuning:  # before anything is written: it may refuse
             free, before = free_folder(f"tune-{config.environment}")
             folder = self.run_dir or free
+            networks = {"checkpoint.safetensors": to_bytes(network)}
+            if original is not None and network.format != "conqur":
+                networks |= kept_original(original)
             try:
                 created = RunDirectory.create(
                     folder,
@@ -237,6 +247,7 @@ class Tune:
                     seeds=(config.seed,),
                     command=command,
                     data=tuning.data_digest,
+                    networks=networks,
                     warn=warn,
                 )
             except OSError as error:
@@ -249,9 +260,6 @@ class Tune:
                     if tuning.place is not None:
                         say_how_it_sees(tuning.place)
                 self._warn_of_what_has_no_effect(config)
-                if original is not None and network.format != "conqur":
-                    keep_original(run, original)
-                run.write_network("checkpoint.safetensors", to_bytes(network))
                 return folder, self._search(tuning, run, None)
 
     def _warn_of_what_has_no_effect(self, config: "TuneConfig") -> None:
@@ -263,17 +271,32 @@ class Tune:
         if config.children == "random" and config.splitting_factor == 1:
             warn("a node's first child is itself: with one child each nothing is perturbed")
         if config.updates:
+            drawn = ("learning_rate", "batch_size", "pairs", "minibatches")
+            if config.refit == "lbfgs" and (named := self._named(drawn)):
+                warn(f"--refit lbfgs takes whole batches: {named} will change nothing")
             return
         if config.search == "independent":
             warn("there are no gradient steps: independent nodes stay copies of the checkpoint")
-        idle = {"--learning-rate": self.learning_rate}
+        idle: tuple[str, ...] = (
+            "learning_rate",
+            "batch_size",
+            "minibatches",
+            "pairs",
+            "refit",
+            "proximal",
+        )
         if config.scoring != "loss":
-            idle = {"--penalty-weight": self.penalty_weight} | idle
-        if named := [option for option, given in idle.items() if given]:
+            idle = ("penalty_weight", *idle)
+        if named := self._named(idle):
             warn(
-                f"there are no gradient steps: {' and '.join(named)} will change nothing "
+                f"there are no gradient steps: {named} will change nothing "
                 "(--preset paper-16 learns)"
             )
+
+    def _named(self, settings: Sequence[str]) -> str:
+        """Those of some settings that were given, as they are typed."""
+        given = [name for name in settings if getattr(self, name)]
+        return " and ".join(OPTIONS[name] for name in given)
 
     def _go_on(self, command: str) -> tuple[Path, "Found"]:
         from conqur.pretrained import load
@@ -417,10 +440,12 @@ def _finished(folder: Path) -> dict[str, Any] | None:
     from conqur.report.tuned_run import summary_of
     from conqur.runs.files import Damaged, read_json
     from conqur.runs.layout import CONFIG, NETWORKS
+    from conqur.search.config import TuneConfig
     from conqur.tuning_run import SUMMARY
 
     try:
         summary, settings = read_json(folder / SUMMARY), read_json(folder / CONFIG)
+        TuneConfig.from_json(settings)
         summary_of(summary)
         back = summary["written_back"]
         whole = back is None or (Path(back).name == back and (folder / NETWORKS / back).is_file())

@@ -66,10 +66,12 @@ def together(found: Sequence[Satisfiable], choices: str) -> str:
         few = len(impossible) < len(found)
         no = f"In {len(impossible)} of {len(found)} repetitions no" if few else "No"
         return f"{no} head makes {choices} together{_even(impossible)}"
-    if not all(each.telling for each in found):
-        return f"Too few states to tell whether {choices} can hold together"
+    telling = all(each.telling for each in found)
     if all(each.union is Consistency.CONSISTENT for each in found):
-        return f"One head could make all {choices.removeprefix('the ')}"
+        little = "" if telling else ", which says little of so few states"
+        return f"One head could make all {choices.removeprefix('the ')}{little}"
+    if not telling:
+        return f"Too few states to tell whether {choices} can hold together"
     return f"Whether one head could make {choices} together is open"
 
 

@@ -13,6 +13,9 @@ from scipy.optimize import nnls
 from conqur import _checks
 from conqur.exact.linear import constraint_rows
 
+HUGE = 1e100
+"""More, and squares are infinite."""
+
 
 class Feasibility(enum.Enum):
     """Whether some θ keeps all commitments by the margin that was asked for."""
@@ -183,11 +186,16 @@ def _checked(
     num_states, num_actions, size = features.shape
     actions = _checks.action_array("actions", actions, length=num_states, num_actions=num_actions)
     _checks.shape("labels", labels, (len(inputs),))
-    if np.abs(labels).max(initial=0.0) >= 1e100:
-        raise ValueError(f"labels must stay below 1e100, got {np.abs(labels).max():.1e}")
+    for name, values in (("inputs", inputs), ("labels", labels), ("features", features)):
+        if np.abs(values).max(initial=0.0) >= HUGE:
+            raise ValueError(f"{name} must stay below {HUGE:g}, got {np.abs(values).max():.1e}")
     _checks.shape("inputs", inputs, (len(inputs), size))
-    _checks.number("margin", margin, at_least=0)
-    return inputs, labels, constraint_rows(features, actions)
+    _checks.number("margin", margin, at_least=0, at_most=HUGE)
+    rows = constraint_rows(features, actions)
+    peaks = np.abs(rows).max(axis=1, initial=0.0)
+    if ((peaks > 0) & (peaks < 1 / HUGE)).any():  # squares would be zero
+        raise ValueError(f"features must differ by {1 / HUGE:g} or more, or not at all")
+    return inputs, labels, rows
 
 
 def _quadratic_program(

@@ -101,7 +101,10 @@ def index_of(path: Path) -> Path:
 def is_bundle(path: Path) -> bool:
     """Whether there is a checkpoint's table at `index_of` a path."""
     index = index_of(path)
-    if not index.is_file() or index.stat().st_size < _FOOTER:
+    try:
+        if not index.is_file() or index.stat().st_size < _FOOTER:
+            return False
+    except OSError:  # the name with what is added is too long
         return False
     with index.open("rb") as file:
         file.seek(-len(_MAGIC), 2)

@@ -183,7 +183,9 @@ def _legacy_starts(
     data: bytes, position: int, keys: Any, storages: dict[str, _Storage]
 ) -> dict[str, int]:
     """Where storages begin that follow each other, each with its length before it."""
-    if not isinstance(keys, list) or {k for k in keys if isinstance(k, str)} != storages.keys():
+    if not (isinstance(keys, list) and all(isinstance(key, str) for key in keys)) or (
+        set(keys) != storages.keys()
+    ):
         raise ValueError("its storages are not those of its tensors")
     starts = {}
     for key in keys:

@@ -21,7 +21,6 @@ from conqur.report.diagnosis_parts import (
     hundredfold,
     in_brackets,
     leads_slots,
-    notice,
     row,
     share_cell,
     signed,
@@ -45,7 +44,6 @@ def render(diagnosis: Diagnosis, command: str) -> str:
         "environment": escape(diagnosis.environment),
         "headline": unbroken(headline(diagnosis)),
         "summary": unbroken(summary(diagnosis)),
-        "notice": notice(diagnosis.plain.findings[0].satisfiable),
         "facts": _facts(diagnosis),
         "gaps": filled(
             "diagnosis_gaps.html",

@@ -1,7 +1,6 @@
 """What the pages of `conqur diagnose` have in common."""
 
 from collections.abc import Callable, Sequence
-from html import escape
 from math import isfinite
 from typing import NamedTuple
 
@@ -11,9 +10,8 @@ from conqur import report
 from conqur.diagnosis.averages import Balance, Leads
 from conqur.diagnosis.diagnosing import NOISE_DRAWS
 from conqur.diagnosis.measures import NOISES
-from conqur.diagnosis.satisfiable import Satisfiable
 from conqur.diagnosis.values import Estimate, Interval
-from conqur.diagnosis.words import fixed, percent, percent_range, too_few
+from conqur.diagnosis.words import fixed, percent, percent_range
 from conqur.report import Bar, number
 from conqur.report.pages import file_text, numbers
 
@@ -32,11 +30,6 @@ class Head(NamedTuple):
 def style() -> str:
     """The style sheet of the pages."""
     return report.style() + file_text("diagnosis.css")
-
-
-def notice(found: Satisfiable) -> str:
-    """That there are too few states, where that is so."""
-    return "" if found.telling else f'<p class="notice">{escape(too_few(found))}</p>'
 
 
 def leads_slots(leads: Leads, *, whose: str, over: str) -> dict[str, str]:

@@ -18,7 +18,6 @@ from conqur.report.diagnosis_parts import (
     Head,
     in_brackets,
     leads_slots,
-    notice,
     row,
     signed,
     style,
@@ -45,7 +44,6 @@ def render_run(diagnosis: RunDiagnosis, command: str) -> str:
         "environment": escape(name),
         "headline": unbroken(run_headline(diagnosis)),
         "summary": unbroken(run_summary(diagnosis)),
-        "notice": notice(diagnosis.satisfiable),
         "facts": f"Environment: {escape(name)}; {diagnosis.config.search} search, level "
         f"{diagnosis.level} of {diagnosis.config.levels}",
         "gaps": filled(

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from conqur.runs.layout import (
     MANIFEST,
     NETWORKS,
     check_new,
+    check_no_links,
     prepare,
     put_aside,
 )
@@ -70,6 +71,7 @@ class RunDirectory:
         seeds: Sequence[int] = (),
         command: str = "",
         data: str = "",
+        networks: Mapping[str, bytes] = MappingProxyType({}),
         warn: Callable[[str], None] = to_stderr,
     ) -> "RunDirectory":
         """Begin a run in a new or empty folder.
@@ -80,12 +82,13 @@ class RunDirectory:
             seeds: for the manifest.
             command: the command line, for the manifest.
             data: a digest of the data that it learns from, if any: `resume` asks for the same.
+            networks: files that the run starts from, by name: where there is a run, they are, too.
             warn: told in one line each of what is wrong without being in the way.
         """
         path, config = Path(path), as_json(config)
         if path.exists():
             check_new(path)
-        with full_disk_explained(path, lambda: None):
+        with full_disk_explained(path):
             path.mkdir(parents=True, exist_ok=True)
             sync_folder(path.parent)
             run = cls(path, Lock(path, warn), warn)
@@ -95,6 +98,8 @@ class RunDirectory:
                 run.config = config
                 prepare(path)
                 run._write_json(MANIFEST, run.manifest)
+                for name, content in networks.items():
+                    write_atomically(run.networks / name, content)
                 run._write_json(CONFIG, run.config)  # last: with it, the run exists
                 run._begin(None)
             except BaseException:
@@ -113,9 +118,7 @@ class RunDirectory:
         path = Path(path)
         if not (path / CONFIG).exists():
             raise RunError(f"there is no run in {path}; leave out --resume to start one there")
-        for folder in (path / CHECKPOINTS, path / NETWORKS):
-            if folder.is_symlink():
-                raise RunError(f"{folder} is a link, and what is behind it would be written to")
+        check_no_links(path)
         run = cls(path, Lock(path, warn), warn)
         try:
             run.config = read_json(path / CONFIG)

@@ -8,7 +8,7 @@ import secrets
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from conqur._files import replacing
 
@@ -53,7 +53,7 @@ def write_all(handle: int, data: bytes) -> None:
 def open_own(path: Path, flags: int) -> int:
     """Open a file of a run to write to it, or make it; never one that lies elsewhere, or a pipe."""
     flags |= os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    refusal = RunError(f"{path} is no regular file: remove it, or name another --run-dir")
+    refusal = RunError(f"{path} is no regular file: remove it, or name another folder")
     try:
         handle = os.open(path, flags, 0o666)
     except OSError as error:
@@ -64,6 +64,11 @@ def open_own(path: Path, flags: int) -> int:
         os.close(handle)
         raise refusal
     return handle
+
+
+def appending(path: Path) -> BinaryIO:
+    """A file of our own, opened to write at its end."""
+    return os.fdopen(open_own(path, os.O_WRONLY | os.O_APPEND), "ab")
 
 
 def remove(path: Path) -> None:
@@ -103,13 +108,22 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def full_disk_explained(path: Path, last_step: Callable[[], int | None]) -> Iterator[None]:
-    """Turn running out of space in the run directory `path` into an error that says what to do."""
+def full_disk_explained(
+    path: Path, last_step: Callable[[], int | None] | None = None
+) -> Iterator[None]:
+    """Turn running out of space in the run directory `path` into an error that says what to do.
+
+    Args:
+        path: the run directory.
+        last_step: the step of the newest checkpoint, if there is one; None: no run is there yet.
+    """
     try:
         yield
     except OSError as error:
         if error.errno not in _FULL:
             raise
+        if last_step is None:
+            raise RunError(f"no space left in {path}; free space and begin again") from error
         step = last_step()
         good = "is none yet" if step is None else f"is step {step}"
         raise RunError(

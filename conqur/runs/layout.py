@@ -36,11 +36,23 @@ def check_new(path: Path) -> None:
     ours = {"lock", MANIFEST, *_FOLDERS}
     if not path.is_dir():
         raise RunError(f"{path} is no folder; name another --run-dir")
+    check_no_links(path)
     for entry in path.iterdir():
         known = entry.name in ours or is_partial(entry.name)
-        if not known or (entry.is_dir() and any(entry.iterdir())):
+        begun = entry.name == NETWORKS and (path / MANIFEST).exists()  # by such a process
+        if not known or (entry.is_dir() and any(entry.iterdir()) and not begun):
             raise RunError(
                 f"{path} is not empty; continue the run in it with --resume, "
+                "or name another --run-dir"
+            )
+
+
+def check_no_links(path: Path) -> None:
+    """Refuse to write through a folder of a run that is a link to elsewhere."""
+    for name in _FOLDERS:
+        if (path / name).is_symlink():
+            raise RunError(
+                f"{path / name} is a link, and what is behind it would be written to: remove it, "
                 "or name another --run-dir"
             )
 

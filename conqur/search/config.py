@@ -111,6 +111,11 @@ class TuneConfig:
     seed: int
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            kind = field.type if field.type in (str, bool) else None
+            if kind and type(getattr(self, field.name)) is not kind:
+                wrong = getattr(self, field.name)
+                raise ValueError(f"{field.name} must be a {kind.__name__}, got {wrong!r}")
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ValueError(
@@ -175,7 +180,10 @@ class TuneConfig:
         names = {field.name for field in fields(cls)}
         if set(values) != names:
             unknown = ", ".join(sorted(set(values) ^ names))
-            raise ValueError(f"settings of another version of conqur: they differ in {unknown}")
+            raise ValueError(
+                f"settings of another version of conqur (they differ in {unknown}): read the run "
+                "with the version that made it, which manifest.json names, or make it again"
+            )
         try:
             return cls(**values)
         except (TypeError, AttributeError) as error:

@@ -1,6 +1,6 @@
 """All results of runs as tidy tables, read from their folders."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +10,32 @@ from conqur.report.tuned_run import read_played
 from conqur.runs import RunError
 from conqur.runs.files import Damaged, file_size, read_json
 from conqur.runs.layout import CONFIG, EVALUATION, LOG
+from conqur.search.config import TuneConfig
 from conqur.suite.jobs import Job, State, state
 from conqur.suite.tables import RankedNode, Trained, TrainedPoint, Tuned, TunedPoint
 from conqur.tuning_run import EVALUATIONS, SUMMARY
 
 MOST_POINTS = 50
 """Of a curve."""
+MAY_DIFFER = ("environment", "checkpoint", "preprocessing", "discount", "seed")
+"""Settings in which searches differ that are averaged."""
 
 
 def collect(jobs: Sequence[Job], study: Path) -> list[Any]:
-    """A row for each network of the runs that are done: `Trained` or `Tuned`."""
-    return _of_all(jobs, study, trained_rows, tuned_rows)
+    """A row for each network of the runs that are done: `Trained` or `Tuned`.
+
+    Raises:
+        RunError: if a run is damaged or of another version, or searches of one arm differ in their
+            settings.
+    """
+    rows = _of_all(jobs, study, trained_rows, tuned_rows)
+    searches = {job.name: job for job in jobs if job.episodes is None}
+    check_alike(
+        ((row.game, row.algorithm, row.preset, row.penalty_weight), searches[row.run].folder(study))
+        for row in rows
+        if row.run in searches
+    )
+    return rows
 
 
 def collect_curves(jobs: Sequence[Job], study: Path) -> list[Any]:
@@ -108,32 +123,31 @@ def tuned_rows(folder: Path, about: dict[str, Any]) -> list[Tuned]:
         folder: of the run.
         about: what it is called in tables: network, algorithm and preset.
     """
-    found, config = read_json(folder / SUMMARY), read_json(folder / CONFIG)
+    found, config = read_json(folder / SUMMARY), settings_of(folder)
     chosen, by_score = found.get("chosen") or {}, found.get("chosen_by_score") or {}
     points = tuned_points(folder, about)
     levels = [point for point in points if point.level]  # nodes, not the root
-    low, high = chosen.get("gain_interval") or (None, None)
+    low, high = pair(chosen.get("gain_interval") or (None, None))
+    gain = number_or_none(chosen.get("gain"))
     return [
         Tuned(
             **_of_search(about, config),
-            checkpoint=(found.get("checkpoint") or {}).get("mean"),
-            score=chosen.get("mean"),
-            gain=chosen.get("gain"),
+            checkpoint=number_or_none((found.get("checkpoint") or {}).get("mean")),
+            score=number_or_none(chosen.get("mean")),
+            gain=gain,
             gain_low=low,
             gain_high=high,
-            handed_back_gain=(
-                0.0 if found.get("handed_back") == "checkpoint" else chosen.get("gain")
-            ),
-            score_by_score=by_score.get("mean"),
-            gain_by_score=by_score.get("gain"),
+            handed_back_gain=0.0 if found.get("handed_back") == "checkpoint" else gain,
+            score_by_score=number_or_none(by_score.get("mean")),
+            gain_by_score=number_or_none(by_score.get("gain")),
             best_evaluation=max(point.best for point in points) if levels else None,
             best_evaluation_checkpoint=(
                 sum(point.checkpoint for point in levels) / len(levels) if levels else None
             ),
             diverged=int(found.get("candidates") == 0),
-            episodes=chosen.get("episodes"),
-            frames=found.get("frames", 0) + found.get("played_frames", 0),
-            seconds=found.get("seconds"),
+            episodes=None if chosen.get("episodes") is None else whole(chosen["episodes"]),
+            frames=whole(found.get("frames", 0)) + whole(found.get("played_frames", 0)),
+            seconds=number_or_none(found.get("seconds")),
             run=folder.name,
         )
     ]
@@ -141,7 +155,7 @@ def tuned_rows(folder: Path, about: dict[str, Any]) -> list[Tuned]:
 
 def tuned_points(folder: Path, about: dict[str, Any]) -> list[TunedPoint]:
     """What evaluations in a search found, level by level."""
-    config = read_json(folder / CONFIG)
+    config = settings_of(folder)
     levels: dict[int, list[Any]] = {}
     for row in read_played(folder / EVALUATIONS):
         levels.setdefault(row.level, []).append(row)
@@ -159,7 +173,7 @@ def tuned_points(folder: Path, about: dict[str, Any]) -> list[TunedPoint]:
 
 def ranked_nodes(folder: Path, about: dict[str, Any]) -> list[RankedNode]:
     """The nodes of a search's last evaluation, best first; none if only the root was evaluated."""
-    config, played = read_json(folder / CONFIG), read_played(folder / EVALUATIONS)
+    config, played = settings_of(folder), read_played(folder / EVALUATIONS)
     last = max((row.level for row in played), default=0)
     nodes = [row for row in played if row.level == last] if last else []
     return [
@@ -174,12 +188,36 @@ def ranked_nodes(folder: Path, about: dict[str, Any]) -> list[RankedNode]:
     ]
 
 
-def _of_search(about: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
+def check_alike(searches: Iterable[tuple[tuple[Any, ...], Path]]) -> None:
+    """Refuse searches that are called the same and differ in their settings.
+
+    Args:
+        searches: what each is called, and its folder.
+    """
+    known: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for arm, folder in searches:
+        config = read_json(folder / CONFIG)
+        rest = {name: value for name, value in config.items() if name not in MAY_DIFFER}
+        other = known.setdefault(arm, rest)
+        differ = ", ".join(sorted(n for n in rest | other if rest.get(n) != other.get(n)))
+        if differ:
+            raise RunError(
+                f"{folder} and another run differ in {differ}: report on them apart, or make them "
+                "as a study with presets"
+            )
+
+
+def settings_of(folder: Path) -> TuneConfig:
+    """What a tuning run was made with, if it is a run of this version."""
+    return TuneConfig.from_json(read_json(folder / CONFIG))
+
+
+def _of_search(about: dict[str, Any], config: TuneConfig) -> dict[str, Any]:
     """What a search is known by."""
     named = {name: about[name] for name in ("network", "algorithm", "preset")}
     return named | {
-        "game": config["environment"],
-        "nodes": config["nodes"],
-        "penalty_weight": float(config["penalty_weight"]),
-        "seed": config["seed"],
+        "game": config.environment,
+        "nodes": config.nodes,
+        "penalty_weight": float(config.penalty_weight),
+        "seed": config.seed,
     }

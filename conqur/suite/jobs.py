@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conqur.runs.files import Damaged, read_json
-from conqur.runs.layout import CHECKPOINTS, CONFIG, EVALUATION, NETWORKS
+from conqur.runs.files import Damaged, file_size, read_json
+from conqur.runs.layout import CONFIG, EVALUATION
 from conqur.tuning_run import SUMMARY
 
 
@@ -45,13 +45,6 @@ class Job:
     def folder(self, study: Path) -> Path:
         """Where the run is, in a study's folder."""
         return study / "runs" / self.name
-
-    def stillborn(self, study: Path) -> bool:
-        """Whether it is a search that ended before it had its network: it cannot go on."""
-        folder = self.folder(study)
-        begun = self.arguments[0] == "tune" and (folder / CONFIG).exists()
-        saved = (folder / CHECKPOINTS).is_dir() and any((folder / CHECKPOINTS).iterdir())
-        return begun and not saved and not (folder / NETWORKS / "checkpoint.safetensors").exists()
 
     def log(self, study: Path) -> Path:
         """What the run's processes said."""
@@ -112,10 +105,11 @@ def state(job: Job, study: Path) -> State:
 def last_words(job: Job, study: Path) -> str:
     """The last line that the run's processes printed."""
     try:
+        size = file_size(job.log(study))
         with job.log(study).open("rb") as file:
-            file.seek(max(0, job.log(study).stat().st_size - 2_000))
+            file.seek(max(0, size - 2_000))
             lines = file.read().decode(errors="replace").replace("\r", "\n").split("\n")
-    except OSError:
+    except (OSError, Damaged):
         return ""
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 

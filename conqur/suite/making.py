@@ -10,6 +10,7 @@ from signal import Signals
 
 from conqur._files import replacing
 from conqur.runs import RunError, StopRequest
+from conqur.runs.files import appending
 from conqur.runs.lock import Lock, in_use
 from conqur.suite.jobs import Job, State, last_words, state
 from conqur.suite.worker import PATIENCE, Worker
@@ -93,9 +94,6 @@ def _try(job: Job, study: Path, stop: StopRequest, worker: Worker) -> Generator[
         return Ending.STOPPED if stop else Ending.ELSEWHERE
     if state(job, study) is State.DONE:  # by somebody else
         return Ending.DONE
-    if job.stillborn(study):
-        aside = Path(tempfile.mkdtemp(prefix=f"{job.name}-", dir=study / "logs"))
-        job.folder(study).rename(aside / "run")
     good = yield from worker.obey(job.start(study), log=job.log(study), out=None, stop=stop)
     if good and not stop:
         try:
@@ -103,8 +101,8 @@ def _try(job: Job, study: Path, stop: StopRequest, worker: Worker) -> Generator[
         except RunError as error:
             if in_use(job.folder(study)):
                 return Ending.ELSEWHERE
-            with job.log(study).open("a") as log:
-                log.write(f"{error}\n")
+            with appending(job.log(study)) as log:
+                log.write(f"{error}\n".encode())
     if state(job, study) is State.DONE:
         return Ending.DONE
     if stop:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from conqur.runs import stop_requested
+from conqur.runs.files import appending
 from conqur.suite.jobs import Job
 from conqur.suite.making import POLL, Ending, Outcome, give_up, make_run, prepare
 from conqur.suite.ray_cluster import (
@@ -112,8 +113,8 @@ def _ending(ray: Any, task: Any, job: Job, study: Path) -> Ending:
             "Ray has died on this machine; with a new cluster, the same command goes on"
         ) from None
     except ray.exceptions.RayError as error:  # not the run's fault, and so not in its log
-        with job.log(study).open("a") as log:
-            log.write(told(error) + "\n")
+        with appending(job.log(study)) as log:
+            log.write(f"{told(error)}\n".encode())
         give_up(job, study, told(error))
         return Ending.FAILED
 
@@ -128,8 +129,8 @@ def _make(job: Job, place: Place, retries: int) -> Ending:
         raise ClusterError(f"the Ray node {node} cannot make runs: {wrong}")
     ours = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     environment = ours | {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.9"}  # a GPU has one run
-    with job.log(place.study).open("a") as log:
-        log.write(f"on the Ray node {node}\n")
+    with appending(job.log(place.study)) as log:
+        log.write(f"on the Ray node {node}\n".encode())
     worker = Worker(environment)
     try:
         with stop_requested() as stop:  # by `ray.cancel`, or by `ray stop` on this node

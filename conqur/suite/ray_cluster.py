@@ -4,6 +4,7 @@ Whoever may talk to a Ray cluster may run anything on it. So only one is used th
 """
 
 import contextlib
+import io
 import os
 import re
 import secrets
@@ -18,6 +19,7 @@ from typing import Any
 
 from conqur import __version__
 from conqur._messages import printable
+from conqur.runs.files import appending
 
 CORES = 2
 """How many cores of a node a run takes, where there are as many."""
@@ -79,7 +81,7 @@ def connected(address: str, said: Path) -> Iterator[Any]:
     finally:
         with contextlib.suppress(ValueError):  # not in the main thread
             signal.signal(signal.SIGTERM, before)  # Ray has taken it
-    with said.open("a") as file, contextlib.redirect_stdout(file):
+    with io.TextIOWrapper(appending(said)) as file, contextlib.redirect_stdout(file):
         try:
             yield ray
         finally:

@@ -12,6 +12,7 @@ from conqur.runs.files import Damaged, file_size, read_json
 from conqur.runs.layout import CONFIG, EVALUATION, LOG, MANIFEST
 from conqur.suite.algorithms import algorithm_of
 from conqur.suite.collecting import (
+    check_alike,
     collect,
     collect_curves,
     collect_nodes,
@@ -43,8 +44,6 @@ STUDY, JOBS, MADE_WITH = "study.toml", "study.json", "made_with.json"
 
 MOST_TEXT = 100_000
 """Bytes of a study's file that is shown."""
-MAY_DIFFER = ("environment", "checkpoint", "preprocessing", "discount", "seed")
-"""Settings in which searches differ that are averaged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +166,7 @@ def read_runs(folders: Sequence[Path]) -> Results:
     if commands == {"train"}:
         _check_members(points)
     else:
-        _check_alike(folders)
+        check_alike((_arm(folder), folder) for folder in folders)
     names = [folder.resolve().name for folder in folders]
     name = names[0] if len(names) == 1 else f"{len(names)} runs"
     manifest = _json_or_nothing(folders[0] / MANIFEST)
@@ -198,20 +197,9 @@ def _check_members(points: Sequence[TrainedPoint]) -> None:
         seen.add(place)
 
 
-def _check_alike(folders: Sequence[Path]) -> None:
-    """Refuse searches that are called the same and differ in their settings."""
-    known: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for folder in folders:
-        config = read_json(folder / CONFIG)
-        rest = {name: value for name, value in config.items() if name not in MAY_DIFFER}
-        arm = (algorithm_of(config), config["penalty_weight"], config["nodes"])
-        other = known.setdefault(arm, rest)
-        differ = ", ".join(name for name in rest if rest[name] != other.get(name))
-        if differ:
-            raise RunError(
-                f"{folder} and another run differ in {differ}: report on them apart, or make them "
-                "as a study with presets"
-            )
+def _arm(folder: Path) -> tuple[Any, ...]:
+    config = read_json(folder / CONFIG)
+    return (algorithm_of(config), config["penalty_weight"], config["nodes"])
 
 
 def _asked_for(folder: Path) -> int:

@@ -129,6 +129,10 @@ class Study:
         for name in self.settings:
             if name.replace("-", "_") in (*DECIDED, *OF_ALGORITHMS):
                 raise ValueError(f"settings must not have {name}: the study itself says it")
+            value = self.settings[name]
+            for each in value if isinstance(value, list) else [value]:
+                if isinstance(each, str) and each.startswith("-"):
+                    raise ValueError(f"settings must have values, and {each!r} is an option")
         for name, at_least in (("seeds", 1), ("first_seed", 0), ("episodes", 1), ("retries", 0)):
             _checks.short_count(name, getattr(self, name), at_least=at_least)
         lists = (*(getattr(self, name) or (0,) for name in (*LISTS, "networks")), range(self.seeds))
@@ -194,7 +198,7 @@ def read_study(path: Path) -> Study:
     """
     try:
         values = tomllib.loads(study_text(path))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ValueError(f"{path} is no TOML: {error}") from None
     try:
         return Study(path.stem, **_typed(values))

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from conqur.runs import StopRequest
+from conqur.runs.files import appending
 
 PATIENCE = 60.0
 """Seconds that a process has to save and end."""
@@ -92,7 +93,7 @@ class Worker:
         if self._process is not None and self._process.poll() is None:
             return self._process
         self.close()
-        with log.open("ab") as errors:
+        with appending(log) as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", "from conqur.suite.worker import main; main()"],
                 stdin=subprocess.PIPE,
@@ -146,7 +147,7 @@ def _listen(orders: "queue.SimpleQueue[dict[str, Any] | None]") -> None:
 def _printing(out: str, log: str) -> Iterator[None]:
     """Have all that is printed appended to files, whoever prints it."""
     before = os.dup(1), os.dup(2)
-    with open(out, "ab") as first, open(log, "ab") as second:
+    with appending(Path(out)) as first, appending(Path(log)) as second:
         os.dup2(first.fileno(), 1)
         os.dup2(second.fileno(), 2)
     try:

@@ -514,7 +514,7 @@ def test_the_help_has_the_presets_values():
     table = re.search(r"^ *(Presets .*?)\n\n", Tune.__doc__, re.DOTALL | re.MULTILINE)[1]
     head, *rows = (line.split() for line in table.splitlines())
     assert head[1:] == list(PRESETS)
-    assert len(rows) == 16
+    assert len(rows) == 23
     for name, *cells in rows:
         for preset, cell in zip(PRESETS, cells, strict=True):
             value = PRESETS[preset][name.replace("-", "_")]
@@ -532,6 +532,9 @@ def test_what_has_no_effect_without_learning_is_said(network, capsys):
             "--penalty-weight and --learning-rate will",
         ),
         ({"search": "independent"}, "independent nodes stay copies of the checkpoint"),
+        ({"minibatches": "own", "refit": "lbfgs"}, "--minibatches and --refit will"),
+        ({"preset": "paper-8", "refit": "lbfgs", "pairs": 3}, "whole batches: --pairs will"),
+        ({"preset": "paper-8", "refit": "lbfgs", "proximal": 3.0}, ""),
         ({"preset": "paper-8", "updates": 0}, ""),
         ({"preset": "paper-8", "search": "independent"}, ""),
         ({"preset": "paper-8", "search": "independent", "children": "strict"}, "--children will"),

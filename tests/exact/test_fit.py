@@ -34,6 +34,13 @@ def test_margin_moves_the_fit():
     np.testing.assert_allclose(fit.theta, [1.5, 0.5], atol=1e-8)
 
 
+@pytest.mark.parametrize("unit", [1e-99, 1e-50, 1.0, 1e50, 9e99])
+def test_commitments_count_in_whatever_unit_features_are(unit):
+    """Whose squares may not be numbers any more. The nearest point with θ₁ + θ₂ ≤ 0."""
+    features = unit * np.array([[[0.0, 0.0], [1.0, 1.0]]])
+    np.testing.assert_allclose(project([1.0, 2.0], features, [0]).theta, [-0.5, 0.5], atol=1e-9)
+
+
 def test_projection_by_hand():
     np.testing.assert_allclose(project([0.0, 2.0], FEATURES, [0]).theta, [1.0, 1.0], atol=1e-8)
     inside = project([3.0, 1.0], FEATURES, [0])
@@ -185,6 +192,11 @@ def test_a_positive_margin_makes_the_fit_a_witness():
         ("features", np.eye(2), "features must have shape"),
         ("actions", [2], "actions holds action 2"),
         ("margin", -1.0, "margin must be"),
+        ("margin", 1e300, "margin must be"),
+        ("inputs", 1e101 * np.eye(2), "inputs must stay below 1e.100"),
+        ("labels", [1.0, 1e100], "labels must stay below 1e.100"),
+        ("features", 1e154 * FEATURES, "features must stay below 1e.100"),
+        ("features", 1e-170 * FEATURES, "features must differ by 1e-100 or more"),
     ],
 )
 def test_refuses_bad_input(argument, value, message):

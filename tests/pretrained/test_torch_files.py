@@ -1,6 +1,7 @@
 """Files of `torch.save` without torch: tensors where they lie, and nothing that is called."""
 
 import io
+import pickle
 import zipfile
 
 import numpy as np
@@ -211,6 +212,13 @@ def with_pickle(raw):
     return content.getvalue()
 
 
+def legacy_with_keys(keys):
+    """An old torch file without tensors."""
+    machine = {"protocol_version": 1001, "little_endian": True, "type_sizes": {}}
+    parts = (0x1950A86A20F9469CFC6C, 1001, machine, {}, keys)
+    return b"".join(pickle.dumps(part, protocol=2) for part in parts) + bytes(64)
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -230,6 +238,7 @@ def with_pickle(raw):
             "storage '0' is shorter",
         ),
         (torch_legacy(state(ARRAYS, True)[0], {}, sizes={}), "not those of its tensors"),
+        *((legacy_with_keys(keys), "not those of its tensors") for keys in ([5], [[1]], [None])),
     ],
 )
 def test_other_files(data, message):

@@ -1,10 +1,12 @@
 """The run directory: starting, going on, and what it says when it must not."""
 
+import errno
 import fcntl
 import json
 import math
 import os
 import shlex
+import shutil
 import struct
 import subprocess
 import sys
@@ -19,7 +21,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.record_writer import masked_crc32c
 
 import conqur
-from conqur.runs import RunDirectory, RunError, manifest
+from conqur.runs import RunDirectory, RunError, directory, manifest
 from conqur.runs.manifest import check_same_config
 
 CONFIG = {"environment": "ALE/Pong-v5", "learning_rate": 0.00025, "seeds": [1, 2], "steps": 100}
@@ -364,6 +366,47 @@ def test_warnings_go_to_stderr_unless_somebody_takes_them(tmp_path, capsys):
         run.load()
     line = "conqur: there is no checkpoint yet, starting from the beginning\n"
     assert capsys.readouterr() == ("", line)
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "events", "networks"])
+def test_folders_that_lie_elsewhere_are_not_written_to(run_folder, tmp_path, name):
+    (tmp_path / "outside").mkdir()
+    shutil.rmtree(run_folder / name)
+    (run_folder / name).symlink_to(tmp_path / "outside")
+    with pytest.raises(RunError, match=f"{name} is a link, .*: remove it, or name another"):
+        RunDirectory.open(run_folder)
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / name).symlink_to(tmp_path / "outside")
+    with pytest.raises(RunError, match=f"{name} is a link"):
+        RunDirectory.create(tmp_path / "new", CONFIG)
+    assert not any((tmp_path / "outside").iterdir())
+
+
+def test_a_run_begins_with_its_networks_or_can_be_begun_again(tmp_path, monkeypatch):
+    """Wherever the disk was full."""
+    folder, networks = tmp_path / "run", {"a.safetensors": b"1", "b.safetensors": b"2"}
+    written = directory.write_atomically
+    for broken in ("manifest.json", *networks, "config.json"):
+
+        def full(path, data, name=broken):
+            if path.name == name:
+                raise OSError(errno.ENOSPC, "no space left")
+            written(path, data)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(directory, "write_atomically", full)
+            with pytest.raises(RunError, match=r"no space left in .*; free space and begin again"):
+                RunDirectory.create(folder, CONFIG, networks=networks)
+    with RunDirectory.create(folder, CONFIG, networks=networks) as run:
+        assert {file.name: file.read_bytes() for file in run.networks.iterdir()} == networks
+
+
+def test_networks_of_somebody_are_left_alone(tmp_path):
+    (tmp_path / "networks").mkdir()
+    (tmp_path / "networks" / "a.safetensors").write_text("mine")
+    with pytest.raises(RunError, match="is not empty"):
+        RunDirectory.create(tmp_path, CONFIG, networks={"a.safetensors": b"1"})
+    assert (tmp_path / "networks" / "a.safetensors").read_text() == "mine"
 
 
 @pytest.mark.parametrize("name", ["lock", "log.jsonl", "speed.jsonl"])

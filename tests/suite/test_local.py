@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from tiny_runs import results, trained
 
+from conqur import cli
 from conqur.commands.suite import Suite
+from conqur.runs import RunError
 from conqur.runs.lock import Lock
 from conqur.suite import Job, State, run_locally, state
 from conqur.suite.algorithms import ALGORITHMS
@@ -128,6 +130,40 @@ def test_what_fails_is_given_up_and_what_is_made_elsewhere_is_left_alone(tmp_pat
     assert bad.log(tmp_path).read_text().count("--steps must be a whole number") == 2  # tried twice
     assert "--steps must be" in bad.failure(tmp_path).read_text()
     assert state(taken, tmp_path) is State.WAITING
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_logs_that_lie_elsewhere_are_neither_read_nor_written(tmp_path, capsys, kind):
+    """A study's folder may come from anybody."""
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+    (tmp_path / "small.toml").write_text(STUDY)
+    (job,) = read_study(tmp_path / "small.toml").jobs()
+    log = job.log(tmp_path / "d")
+    log.parent.mkdir(parents=True)
+    {"link": lambda: log.symlink_to(outside), "pipe": lambda: os.mkfifo(log)}[kind]()
+    where = (str(tmp_path / "small.toml"), "--dir", str(tmp_path / "d"))
+    assert cli.run(["suite", "status", *where, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["runs"]
+    assert (row["state"], row["said"]) == ("waiting", "mine" if kind == "link" else "")
+    with pytest.raises(RunError, match="is no regular file: remove it"):
+        run_locally([job], tmp_path / "d", workers=1, retries=0)
+    assert outside.read_text() == "mine"
+
+
+def test_options_of_other_actions_are_refused(tmp_path, capsys):
+    (tmp_path / "small.toml").write_text(STUDY)
+    study = str(tmp_path / "small.toml")
+    for action, option, words in (
+        ("status", ["--shard", "1/2"], "--shard is for plan and run"),
+        ("collect", ["--workers", "2"], "--workers is for plan and run"),
+        ("plan", ["--engine", "ray"], "--engine is for run"),
+        ("run", ["--price", "2"], "--price is for plan"),
+    ):
+        assert cli.run(["suite", action, study, *option]) == 2
+        assert words in capsys.readouterr().err
+    assert cli.run(["suite", "plan", study, "--shard", "2/2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"] == 0
 
 
 def test_a_worker_makes_one_run_after_another(tmp_path, cartpole):

@@ -1,6 +1,7 @@
 """Studies: what a file stands for, what is refused, and how runs are named."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from conqur.environments.atari import atari_game
 from conqur.report.paper_tables import PENALTY, SCORING, SEARCH_16, paper_name, paper_table
 from conqur.report.study_page import study_exhibits
 from conqur.runs import RunError
+from conqur.search.config import tune_config
 from conqur.suite import collect, collect_curves, collect_nodes, read_study
 from conqur.suite.algorithms import ALGORITHMS
 from conqur.suite.local import next_job
@@ -133,6 +135,9 @@ def test_networks_of_games_that_are_code_are_tuned_on_in_them(tmp_path):
     [
         ("steps = 600", "seed = 3", "settings must not have seed"),
         ("steps = 600", 'scoring = "rollouts"', "settings must not have scoring"),
+        ("steps = 600", 'steps = [600, "--seed", "3"]', "settings must have values, and '--seed'"),
+        ("steps = 600", 'steps = "--seed=3"', "settings must have values, and '--seed=3'"),
+        ("seeds = 3", "seeds = " + 10_000 * "[", "is no TOML"),
         ("seeds = 3", "seeds = 2_000_000_000", "at most 100,000 runs"),
         ('command = "train"', "", "command is missing"),
         ('command = "train"', 'command = "walk"', "must be train or tune"),
@@ -231,8 +236,11 @@ def write_tuned(job, folder):
     run = job.folder(folder)
     run.mkdir(parents=True)
     (run / "summary.json").write_text(json.dumps(SUMMARY))
-    config = {"environment": "MinAtar/Asterix", "nodes": 16, "penalty_weight": 10, "seed": 1}
-    (run / "config.json").write_text(json.dumps(config))
+    own = {"environment": "MinAtar/Asterix", "checkpoint": job.name, "preprocessing": ""}
+    own |= {"seed": job.about["seed"], "penalty_weight": job.about["penalty_weight"]}
+    own |= {"search": "independent"} if job.about["algorithm"] == "multi-dqn" else {}
+    config = tune_config(job.about["preset"], **own)
+    (run / "config.json").write_text(json.dumps(config.to_json()))
     row = {"node": 1, "level": 10, "gain": 0, "gain_interval": [0, 0], "interval": [0, 9]}
     rows = [row | {"mean": mean, "checkpoint": 3.0, "episodes": 8} for mean in (2.0, 8.0)]
     (run / "evaluations.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
@@ -293,8 +301,8 @@ def test_runs_of_one_checkpoint_are_of_one_network(tmp_path):
         write_tuned(job, tmp_path)
         folders.append(job.folder(tmp_path))
         config = json.loads((folders[-1] / "config.json").read_text())
-        config |= {"checkpoint": "abc", "search": search, "refit": "sgd", "scoring": "loss"}
-        config |= {"children": "boltzmann", "penalty_weight": 10.0 if search == "beam" else 0.0}
+        config |= {"checkpoint": "abc", "search": search}
+        config |= {"penalty_weight": 10.0 if search == "beam" else 0.0}
         (folders[-1] / "config.json").write_text(json.dumps(config))
     results = read_runs(folders)
     assert [(row.network, row.algorithm) for row in results.rows] == [
@@ -307,12 +315,49 @@ def test_runs_of_one_checkpoint_are_of_one_network(tmp_path):
     assert [row.algorithm for row in read_runs(folders).rows] == ["conqur", "no-search"]
 
 
-def test_a_run_that_is_damaged_is_named(tmp_path):
+def change(file, keys, value):
+    whole = told = json.loads(file.read_text())
+    for key in keys[:-1]:
+        told = told[key]
+    told[keys[-1]] = value
+    file.write_text(json.dumps(whole))
+
+
+@pytest.mark.parametrize(
+    ("file", "keys", "value", "words"),
+    [
+        ("config.json", ["colour"], "red", "another version of conqur .they differ in colour"),
+        ("config.json", ["environment"], 5, "environment"),
+        ("config.json", ["backtracking"], math.nan, "backtracking"),
+        ("config.json", ["seed"], [1, 2], "seed"),
+        ("config.json", ["nodes"], 10**400, "nodes must be"),
+        ("summary.json", ["chosen", "mean"], "x", "'x' is no number"),
+        ("summary.json", ["chosen", "mean"], math.nan, "'nan' is no number"),
+        ("summary.json", ["chosen", "gain_interval"], [1, "x"], "'x' is no number"),
+        ("summary.json", ["frames"], -1, "'-1' is no whole number"),
+    ],
+)
+def test_a_run_that_is_damaged_is_named(tmp_path, file, keys, value, words):
     jobs = study(tmp_path, TUNE).jobs()
     write_tuned(jobs[0], tmp_path)
-    (jobs[0].folder(tmp_path) / "config.json").write_text('{"nodes": 16}')
-    with pytest.raises(RunError, match=f"{jobs[0].name} is damaged.*environment"):
+    change(jobs[0].folder(tmp_path) / file, keys, value)
+    with pytest.raises(RunError, match=f"(?s){jobs[0].name} is damaged.*{words}"):
         collect(jobs, tmp_path)
+
+
+def test_searches_of_one_arm_with_other_settings_are_not_put_into_one_table(tmp_path):
+    """Such as those of an earlier version, whose preset was another one."""
+    jobs = study(tmp_path, TUNE).jobs()
+    alike = [job for job in jobs if job.about["penalty_weight"] == 10]
+    for job in jobs:
+        write_tuned(job, tmp_path)
+    assert len(collect(jobs, tmp_path)) == len(jobs)
+    change(alike[1].folder(tmp_path) / "config.json", ["minibatches"], "shared")
+    with pytest.raises(RunError, match=f"{alike[1].name} and another run differ in minibatches"):
+        collect(jobs, tmp_path)
+    for folders in (alike[:2], alike[1::-1]):
+        with pytest.raises(RunError, match="and another run differ in minibatches"):
+            read_runs([job.folder(tmp_path) for job in folders])
 
 
 @pytest.mark.parametrize(
