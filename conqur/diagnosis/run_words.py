@@ -10,6 +10,8 @@ from conqur.exact import Consistency
 def run_headline(diagnosis: RunDiagnosis) -> str:
     """The answer in one sentence."""
     choices, found = "the choices behind the labels of the node with the best score", diagnosis
+    if not diagnosis.config.updates:
+        return "The nodes of this search never learned from their labels"
     if found.drawn == found.best.choices:
         return together([found.satisfiable], choices)
     if found.satisfiable.union is Consistency.INCONSISTENT:  # and so are all, if some are
@@ -25,6 +27,7 @@ def run_summary(diagnosis: RunDiagnosis) -> str:
     flipped = percent(diagnosis.leads.flipped[NOISES.index(0.01)].mean)
     sentence = kept([found])
     words = [
+        untrained(diagnosis),
         f"Of {best.choices:,} choices behind the labels of node {best.id} and its ancestors, its "
         f"greedy policy breaks {percent(best.share)} (λ = {config.penalty_weight:g}).",
         of + (sentence[0].lower() + sentence[1:] if of else sentence),
@@ -32,7 +35,6 @@ def run_summary(diagnosis: RunDiagnosis) -> str:
         f"noise of 1 % on its last layer would change {flipped} of its decisions.",
         _earned(diagnosis.balance),
         too_few(found),
-        untrained(diagnosis),
     ]
     return " ".join(word for word in words if word)
 
@@ -41,7 +43,7 @@ def untrained(diagnosis: RunDiagnosis) -> str:
     """That labels had no effect, where that is so."""
     if diagnosis.config.updates:
         return ""
-    return "The search made no gradient steps: its nodes never learned from these labels."
+    return "The search made no gradient steps: nothing held its nodes to the choices told of here."
 
 
 def _earned(balance: Balance | None) -> str:

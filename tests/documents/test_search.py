@@ -72,7 +72,8 @@ def test_the_search_study_is_told_as_it_came_out():
         measured.gain(row._replace(gain=row.handed_back_gain) for row in arms[name])
         for name in ("multi-DQN", "search without penalty", "ConQUR, λ = 1", "ConQUR, λ = 10")
     )
-    cells = ("{:.2f} ({:.2f} to {:.2f})".format(*(1 + end for end in each)) for each in handed)
+    cells = ["{:.2f} ({:.2f} to {:.2f})".format(*(1 + end for end in each)) for each in handed]
+    cells_of_multi = cells[0]
     expected = "comes to {} (multi-DQN), {} (without penalty), {} (λ = 1) and {} (λ = 10)."
     assert expected.format(*cells) in found
     for game in {row.game for row in results.rows}:
@@ -102,7 +103,15 @@ def test_the_search_study_is_told_as_it_came_out():
     chosen = [measured.gain(measured.chosen_by(arms["multi-DQN"], by)) for by in ("play", "loss")]
     told = ["{:.2f} ({:.2f} to {:.2f})".format(*(1 + end for end in each)) for each in chosen]
     assert f"comes to {told[0]} if rollouts choose among its 16 heads" in found
-    assert f"and the checkpoint, and to {told[1]} if its loss chooses" in found
+    assert f"is handed back, and to {told[1]} if its loss chooses, without" in found
+    assert f"and the checkpoint, of which {cells_of_multi} is handed back" in found
+    noise = measured.lead_of("random children by rollouts")["play"]
+    shown = "behind multi-DQN by {:.2f} ({:.2f} to {:.2f}) on the 27 networks".format(
+        *(-end for end in (noise.value, noise.high, noise.low))
+    )
+    assert len(arms["random children by rollouts"]) == 27
+    assert shown in found
+    assert shown.replace("DQN by", "DQN, by") in readme
     shown = exhibits["scores-by-loss"]
     space, freeway = (
         {
@@ -362,9 +371,8 @@ def test_both_kinds_of_minibatches_are_told_as_they_came_out():
         for game in measured.GAMES
     )
     assert f"with λ = 1, {', '.join(games)}." in found
-    assert f"its leads are {one[0]} and {ten[0]}, and {plain[0]} without" in words(
-        "results/README.md"
-    )
+    leads = f"leads of {one[0]} with λ = 1 and {ten[0]} with λ = 10, and {plain[0]} without"
+    assert leads in words("results/README.md")
     readme = f"its leads on multi-DQN are {one[0]} and {ten[0]}, and {plain[0]} without penalty"
     assert readme in words("README.md")
     again = [told(pairs["ConQUR, λ = 1"]["shared"], multi, by)[1].value for by in ("play", "loss")]

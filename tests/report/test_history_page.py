@@ -97,9 +97,9 @@ def test_what_was_not_played_is_left_out(diagnosis):
 
 def test_labels_without_effect_are_told(diagnosis):
     idle = replace(diagnosis, config=replace(diagnosis.config, updates=0, children="random"))
-    assert "never learned from these labels" in run_summary(idle)
-    assert "never learned from these labels" in text(render_run(idle, "x"))
-    assert "never learned" not in run_summary(diagnosis)
+    assert "made no gradient steps" in run_summary(idle)
+    assert "made no gradient steps" in text(render_run(idle, "x"))
+    assert "gradient steps" not in run_summary(diagnosis)
 
 
 def test_headlines(diagnosis):
