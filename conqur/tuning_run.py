@@ -87,7 +87,7 @@ def run_tuning(
     with stop_requested(STOPPING) as stop:
         # On a screen that is drawn anew the answer would be gone.
         announce = _with_answer(announce, stop)
-        tuning.watch(announce, f"level {tree.level + 1}: playing with nodes")
+        _announce_play(tuning, tree, announce)
         for tree in tuning.search(begun):
             records.after(tree)
             records.frames += tuning.grower.found["steps"] * frames_per_step
@@ -101,7 +101,7 @@ def run_tuning(
                 saved, last_save = tree.level, clock.monotonic()
             if stop:
                 return Found(tree.level, None, stop.signal)
-            tuning.watch(announce, f"level {tree.level + 1}: playing with nodes")
+            _announce_play(tuning, tree, announce)
     if saved == tree.level:
         _write_story(run, tree, records)  # whatever became of it since
     else:
@@ -124,6 +124,13 @@ def _restore(
     levels = checkpoint.rings(saved_levels(tuning.config))
     if not tuning.grower.restore(pick(checkpoint.arrays, "world/"), levels):
         warn("the environments did not come back to where they were: new episodes begin")
+
+
+def _announce_play(tuning: Tuning, tree: Tree, announce: Callable[[str], None]) -> None:
+    """What is next, if anything is; not in the words in which a level is told that is done."""
+    if tree.level < tuning.config.levels:
+        words = f"level {tree.level + 1}/{tuning.config.levels}: playing with nodes"
+        tuning.watch(announce, words)
 
 
 def _with_answer(announce: Callable[[str], None], stop: StopRequest) -> Callable[[str], None]:

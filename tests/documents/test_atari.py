@@ -105,6 +105,41 @@ def test_the_first_runs_on_atari_are_told_as_they_came_out():
     assert told in found
 
 
+def test_the_default_preset_on_atari_networks_is_told_as_it_came_out():
+    results, _ = study("atari_quick")
+    found, readme = words("results/search.md"), words("README.md")
+    assert len(results.rows) == 6
+    better, points = [], {}
+    for row in results.rows:
+        name = row.network.removeprefix("bundled:")
+        gain = f"{row.gain:+,.1f} ({row.gain_low:,.1f} to {row.gain_high:,.1f})".replace("-", "−")
+        back = "the node" if row.handed_back_gain else "the checkpoint"
+        cells = (f"{row.checkpoint:,.1f}", f"{row.score:,.1f}", gain, back)
+        took = f"{row.frames / 1e6:.1f} | {row.seconds / 60:.0f}"
+        assert f"| {name} | {' | '.join(cells)} | {took} |" in found
+        assert bool(row.handed_back_gain) == (row.gain_low > 0)
+        digits = 1 if name == "Pong" else 0
+        points[name] = [f"{score:,.{digits}f}" for score in (row.checkpoint, row.score)]
+        better += [name] if row.gain_low > 0 else []
+    assert better == ["CrazyClimber", "Pong", "Seaquest", "UpNDown"]
+    told = (f"from {' to '.join(points[name])}" for name in better)
+    crazy, pong, seaquest, up = told
+    sentence = f"Crazy Climber goes {crazy} points, Pong {pong}, Seaquest {seaquest}, UpNDown {up};"
+    assert sentence in readme
+    searched = {
+        (row.network, row.algorithm, row.seed): row for row in study("atari_search")[0].rows
+    }
+    for name, above in (("Pong", False), ("Krull", False), ("Seaquest", True), ("UpNDown", True)):
+        multi = searched[f"bundled:{name}", "multi-dqn", 0]
+        quick = next(row for row in results.rows if row.network == f"bundled:{name}")
+        assert (multi.gain > quick.gain) == above
+        assert above or multi.gain == searched[f"bundled:{name}", "conqur", 0].gain == 0
+    krull = json.loads((ROOT / "results/tuning/krull_default.json").read_text())["summary"][
+        "chosen"
+    ]
+    assert krull["gain"] == next(row.gain for row in results.rows if row.network == "bundled:Krull")
+
+
 def test_the_penalty_alone_on_a_collapsed_network_is_told_as_it_came_out():
     found = json.loads((ROOT / "results/tuning/upndown_no_search.json").read_text())
     settings, summary = found["settings"], found["summary"]
