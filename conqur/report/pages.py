@@ -60,6 +60,8 @@ def flat(manifest: dict[str, Any]) -> dict[str, Any]:
     """A manifest with what is nested in it as words."""
     flat: dict[str, Any] = {}
     for name, value in manifest.items():
+        if name == "environment" and value in ({}, None):  # variables, of which none was set
+            continue
         if isinstance(value, dict):
             parts: Sequence[str] = [f"{key} {_value(inner)}" for key, inner in value.items()]
             flat[name] = ", ".join(parts)

@@ -225,7 +225,7 @@ def _lineages(run: TunedRun) -> Exhibit | None:
     )
     if any(line.colour == CHOSEN for line in lines):
         words += " The node that was chosen is in dark blue."
-    rows = [(line.name, place, value) for line in lines for place, value in line.points()]
+    rows = [(line.name, int(at), value) for line in lines for at, value in line.points()]
     return Exhibit(
         key="lineages",
         title="Lineages",
@@ -277,7 +277,7 @@ def _levels(run: TunedRun) -> Exhibit | None:
         paper="",
         words="Numbers of the log, level by level; those of nodes are means over the level's.",
         head=("level", *told),
-        rows=tuple((level, *(values.get(level) for values in told.values())) for level in every),
+        rows=tuple((int(at), *(values.get(at) for values in told.values())) for at in every),
         figures=tuple(figures),
         folded=True,
     )
