@@ -208,6 +208,17 @@ def test_a_finished_run_has_nothing_left_to_do(tuned, conqur, monkeypatch):
     assert json.loads(out).items() >= before.items()
 
 
+def test_a_finished_run_of_another_version_is_told_apart(tuned, tmp_path, conqur):
+    """Before anything is printed of it."""
+    copy = shutil.copytree(tuned, tmp_path / "copy")
+    config = json.loads((copy / "config.json").read_text())
+    del config["minibatches"]
+    (copy / "config.json").write_text(json.dumps(config))
+    status, out, err = conqur("tune", "--resume", "--run-dir", copy, "--json")
+    assert (status, out) == (1, "")
+    sentence("another version of conqur (they differ in minibatches): read the run with", err)
+
+
 @pytest.mark.parametrize("left", [None, b""])
 def test_a_finished_run_without_its_network_goes_on(tuned, tmp_path, conqur, left):
     copy = shutil.copytree(tuned, tmp_path / "copy")

@@ -177,6 +177,10 @@ def test_too_few_states_are_told(diagnosis):
     assert "Too few states to tell more: there are 399" in text(render(several, "x"))
     assert headline(several).endswith("together, as some states got several")
     # A proof is one however few states there are.
+    kept = {"contradictory": 0, "found": 1.0, "resolved": Consistency.CONSISTENT}
+    possible = measured(replace(CAN, distinct=399, **kept))
+    assert headline(possible).startswith("One head could make all choices behind its labels, which")
+    assert text(render(possible, "x")).count("Too few states to tell") == 1
     proved = measured(replace(CAN, distinct=399))
     assert headline(proved) == headline(diagnosis)
     assert "Too few states" not in summary(proved)
