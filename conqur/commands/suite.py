@@ -128,7 +128,7 @@ class Suite:
         for field in fields(self):
             actions = OF_ACTIONS.get(field.name, (self.action,))
             if getattr(self, field.name) != field.default and self.action not in actions:
-                raise UsageError(f"--{field.name} is for {' and '.join(actions)}")
+                raise UsageError(f"--{field.name} is for {', '.join(actions)}")
 
     def _list(self) -> None:
         """The studies that come with conqur."""

@@ -294,9 +294,9 @@ class Tune:
             )
 
     def _named(self, settings: Sequence[str]) -> str:
-        """Those of some settings that were given, as they are typed."""
-        given = [name for name in settings if getattr(self, name)]
-        return " and ".join(OPTIONS[name] for name in given)
+        """Those of some settings that were given, other than 0, as they are typed."""
+        given = [OPTIONS[name] for name in settings if getattr(self, name)]
+        return " and ".join(part for part in (", ".join(given[:-1]), *given[-1:]) if part)
 
     def _go_on(self, command: str) -> tuple[Path, "Found"]:
         from conqur.pretrained import load

@@ -15,6 +15,8 @@ from conqur.exact.linear import constraint_rows
 
 HUGE = 1e100
 """More, and squares are infinite."""
+FARTHEST = 1e101
+"""What units may come to: of these, squares are multiplied and divided."""
 
 
 class Feasibility(enum.Enum):
@@ -165,6 +167,10 @@ def _scaled(
     reach = float((margin / norms).max(initial=0.0)) * input_unit
     label_unit = max(float(np.abs(labels).max()), reach) or 1.0
     theta_unit = label_unit / input_unit
+    # What multipliers and prices are counted in; squares of what is very large or small are lost.
+    extremes = np.array([label_unit, theta_unit, norms.min(initial=1.0), norms.max(initial=1.0)])
+    if not (extremes > 1 / FARTHEST).all() or not (extremes < FARTHEST).all():
+        raise ValueError("inputs, labels, features and margin are of sizes too far apart")
     return _Scaled(
         inputs=inputs / input_unit,
         labels=labels / label_unit,

@@ -28,8 +28,10 @@ from conqur.runs.layout import (
     LOG,
     MANIFEST,
     NETWORKS,
+    begin,
     check_new,
     check_no_links,
+    end_begin,
     prepare,
     put_aside,
 )
@@ -98,10 +100,11 @@ class RunDirectory:
                 run.config = config
                 prepare(path)
                 run._write_json(MANIFEST, run.manifest)
-                for name, content in networks.items():
-                    write_atomically(run.networks / name, content)
+                begin(path, networks)
                 run._write_json(CONFIG, run.config)  # last: with it, the run exists
-                run._begin(None)
+                end_begin(path)
+                with run._full_disk_explained():
+                    run._begin(None)
             except BaseException:
                 run.close()
                 raise

@@ -71,6 +71,15 @@ def appending(path: Path) -> BinaryIO:
     return os.fdopen(open_own(path, os.O_WRONLY | os.O_APPEND), "ab")
 
 
+def reading(path: Path) -> BinaryIO:
+    """A file of our own, opened to be read; `Damaged` if it lies elsewhere, or is a pipe."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise Damaged(f"{path.name} is no regular file")
+    return os.fdopen(handle, "rb")
+
+
 def remove(path: Path) -> None:
     """Remove a file; a folder in its place gets another name, since it may hold anything."""
     try:

@@ -2,13 +2,16 @@
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from conqur._files import is_partial
-from conqur.runs.files import RunError, remove
+from conqur.runs.files import Damaged, RunError, canonical, read_json, remove, write_atomically
 
 CONFIG = "config.json"
 MANIFEST = "manifest.json"
+STARTING = "starting.json"
+"""There while a run is begun."""
 LOG = "log.jsonl"
 SPEED = "speed.jsonl"
 EVALUATION = "evaluation.json"
@@ -33,18 +36,49 @@ def prepare(path: Path) -> None:
 
 def check_new(path: Path) -> None:
     """Refuse a folder with anything in it but what a process left that was killed on its start."""
-    ours = {"lock", MANIFEST, *_FOLDERS}
+    ours = {"lock", MANIFEST, STARTING, *_FOLDERS}
     if not path.is_dir():
         raise RunError(f"{path} is no folder; name another --run-dir")
     check_no_links(path)
     for entry in path.iterdir():
         known = entry.name in ours or is_partial(entry.name)
-        begun = entry.name == NETWORKS and (path / MANIFEST).exists()  # by such a process
-        if not known or (entry.is_dir() and any(entry.iterdir()) and not begun):
+        within = {file.name for file in entry.iterdir()} if entry.is_dir() else set()
+        if entry.name == NETWORKS:
+            within -= _begun(path)
+        if not known or within:
             raise RunError(
                 f"{path} is not empty; continue the run in it with --resume, "
                 "or name another --run-dir"
             )
+
+
+def begin(path: Path, networks: Mapping[str, bytes]) -> None:
+    """Write the networks that a run starts from, in place of those of a start that was broken off.
+
+    Their names are kept until `end_begin`, so that what is left of this start is known to be ours.
+    """
+    for name in _begun(path):
+        remove(path / NETWORKS / name)
+    (path / STARTING).unlink(missing_ok=True)
+    if networks:
+        write_atomically(path / STARTING, canonical({"networks": sorted(networks)}).encode())
+    for name, content in networks.items():
+        write_atomically(path / NETWORKS / name, content)
+
+
+def end_begin(path: Path) -> None:
+    """The run is there: nothing of its start can be broken off any more."""
+    (path / STARTING).unlink(missing_ok=True)
+
+
+def _begun(path: Path) -> set[str]:
+    """Names of the networks that were written by a start that was broken off."""
+    try:
+        names = set(read_json(path / STARTING)["networks"])
+    except (Damaged, KeyError, TypeError):
+        return set()
+    there = (path / NETWORKS).iterdir() if (path / NETWORKS).is_dir() else ()
+    return {file.name for file in there if file.name in names and file.is_file()}
 
 
 def check_no_links(path: Path) -> None:

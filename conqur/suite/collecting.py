@@ -30,11 +30,13 @@ def collect(jobs: Sequence[Job], study: Path) -> list[Any]:
     """
     rows = _of_all(jobs, study, trained_rows, tuned_rows)
     searches = {job.name: job for job in jobs if job.episodes is None}
-    check_alike(
+    arms = [
         ((row.game, row.algorithm, row.preset, row.penalty_weight), searches[row.run].folder(study))
         for row in rows
         if row.run in searches
-    )
+    ]
+    remedy = "they are of different versions; remove those of one, and `suite run` makes them again"
+    check_alike(arms, remedy=remedy)
     return rows
 
 
@@ -188,23 +190,21 @@ def ranked_nodes(folder: Path, about: dict[str, Any]) -> list[RankedNode]:
     ]
 
 
-def check_alike(searches: Iterable[tuple[tuple[Any, ...], Path]]) -> None:
+def check_alike(searches: Iterable[tuple[tuple[Any, ...], Path]], *, remedy: str) -> None:
     """Refuse searches that are called the same and differ in their settings.
 
     Args:
         searches: what each is called, and its folder.
+        remedy: what to do about it.
     """
-    known: dict[tuple[Any, ...], dict[str, Any]] = {}
+    known: dict[tuple[Any, ...], tuple[Path, dict[str, Any]]] = {}
     for arm, folder in searches:
         config = read_json(folder / CONFIG)
         rest = {name: value for name, value in config.items() if name not in MAY_DIFFER}
-        other = known.setdefault(arm, rest)
+        first, other = known.setdefault(arm, (folder, rest))
         differ = ", ".join(sorted(n for n in rest | other if rest.get(n) != other.get(n)))
         if differ:
-            raise RunError(
-                f"{folder} and another run differ in {differ}: report on them apart, or make them "
-                "as a study with presets"
-            )
+            raise RunError(f"{folder} and {first} differ in {differ}: {remedy}")
 
 
 def settings_of(folder: Path) -> TuneConfig:

@@ -3,11 +3,12 @@
 import enum
 import itertools
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conqur.runs.files import Damaged, file_size, read_json
+from conqur.runs.files import Damaged, read_json, reading
 from conqur.runs.layout import CONFIG, EVALUATION
 from conqur.tuning_run import SUMMARY
 
@@ -105,9 +106,8 @@ def state(job: Job, study: Path) -> State:
 def last_words(job: Job, study: Path) -> str:
     """The last line that the run's processes printed."""
     try:
-        size = file_size(job.log(study))
-        with job.log(study).open("rb") as file:
-            file.seek(max(0, size - 2_000))
+        with reading(job.log(study)) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 2_000))
             lines = file.read().decode(errors="replace").replace("\r", "\n").split("\n")
     except (OSError, Damaged):
         return ""

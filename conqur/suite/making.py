@@ -49,6 +49,9 @@ def prepare(jobs: Sequence[Job], study: Path) -> list[Job]:
     (study / "runs").mkdir(exist_ok=True)
     waiting = [job for job in jobs if state(job, study) is not State.DONE]
     for job in waiting:
+        log = job.log(study)
+        if log.is_symlink() or (log.exists() and not log.is_file()):
+            raise RunError(f"{log} is no regular file: remove it, or name another folder")
         job.failure(study).unlink(missing_ok=True)
     return waiting
 

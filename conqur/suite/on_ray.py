@@ -113,9 +113,9 @@ def _ending(ray: Any, task: Any, job: Job, study: Path) -> Ending:
             "Ray has died on this machine; with a new cluster, the same command goes on"
         ) from None
     except ray.exceptions.RayError as error:  # not the run's fault, and so not in its log
+        give_up(job, study, told(error))
         with appending(job.log(study)) as log:
             log.write(f"{told(error)}\n".encode())
-        give_up(job, study, told(error))
         return Ending.FAILED
 
 

@@ -166,7 +166,8 @@ def read_runs(folders: Sequence[Path]) -> Results:
     if commands == {"train"}:
         _check_members(points)
     else:
-        check_alike((_arm(folder), folder) for folder in folders)
+        remedy = "report on them apart, or make them as a study with presets"
+        check_alike(((_arm(folder), folder) for folder in folders), remedy=remedy)
     names = [folder.resolve().name for folder in folders]
     name = names[0] if len(names) == 1 else f"{len(names)} runs"
     manifest = _json_or_nothing(folders[0] / MANIFEST)

@@ -41,6 +41,18 @@ def test_commitments_count_in_whatever_unit_features_are(unit):
     np.testing.assert_allclose(project([1.0, 2.0], features, [0]).theta, [-0.5, 0.5], atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("inputs", "labels", "features", "margin"),
+    [(1.0, 1.0, 1e-60, 1e99), (1e60, 1e60, 1e-50, 1e60), (1e-250, 4e99, 1.0, 0.0)],
+)
+def test_sizes_that_cannot_be_computed_with_are_refused(inputs, labels, features, margin):
+    problem = (inputs * np.eye(2), labels * np.array([0.0, 2.0]), features * FEATURES, [0])
+    with pytest.raises(ValueError, match="are of sizes too far apart"):
+        fit_consistent(*problem, margin=margin)
+    with pytest.raises(ValueError, match="are of sizes too far apart"):
+        fit_penalised(*problem, penalty_weight=1.0, margin=margin)
+
+
 def test_projection_by_hand():
     np.testing.assert_allclose(project([0.0, 2.0], FEATURES, [0]).theta, [1.0, 1.0], atol=1e-8)
     inside = project([3.0, 1.0], FEATURES, [0])

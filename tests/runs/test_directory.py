@@ -21,7 +21,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.record_writer import masked_crc32c
 
 import conqur
-from conqur.runs import RunDirectory, RunError, directory, manifest
+from conqur.runs import RunDirectory, RunError, directory, layout, manifest
 from conqur.runs.manifest import check_same_config
 
 CONFIG = {"environment": "ALE/Pong-v5", "learning_rate": 0.00025, "seeds": [1, 2], "steps": 100}
@@ -386,7 +386,7 @@ def test_a_run_begins_with_its_networks_or_can_be_begun_again(tmp_path, monkeypa
     """Wherever the disk was full."""
     folder, networks = tmp_path / "run", {"a.safetensors": b"1", "b.safetensors": b"2"}
     written = directory.write_atomically
-    for broken in ("manifest.json", *networks, "config.json"):
+    for broken in ("manifest.json", "starting.json", *networks, "config.json"):
 
         def full(path, data, name=broken):
             if path.name == name:
@@ -395,15 +395,32 @@ def test_a_run_begins_with_its_networks_or_can_be_begun_again(tmp_path, monkeypa
 
         with monkeypatch.context() as patch:
             patch.setattr(directory, "write_atomically", full)
+            patch.setattr(layout, "write_atomically", full)
             with pytest.raises(RunError, match=r"no space left in .*; free space and begin again"):
                 RunDirectory.create(folder, CONFIG, networks=networks)
-    with RunDirectory.create(folder, CONFIG, networks=networks) as run:
-        assert {file.name: file.read_bytes() for file in run.networks.iterdir()} == networks
+    other = {"b.safetensors": b"3"}  # and nothing is left of the others
+    with RunDirectory.create(folder, CONFIG, networks=other) as run:
+        assert {file.name: file.read_bytes() for file in run.networks.iterdir()} == other
+        assert not (folder / "starting.json").exists()
+
+
+def test_a_run_without_space_for_its_log_can_go_on(tmp_path, monkeypatch):
+    def full(*arguments, **options):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(directory.Writers, "open", full)
+        with pytest.raises(RunError, match=r"no space left in .*continue with --resume"):
+            RunDirectory.create(tmp_path, CONFIG, networks={"a.safetensors": b"1"})
+    with RunDirectory.open(tmp_path) as run:
+        assert run.load() is None
+        assert (run.networks / "a.safetensors").read_bytes() == b"1"
 
 
 def test_networks_of_somebody_are_left_alone(tmp_path):
     (tmp_path / "networks").mkdir()
     (tmp_path / "networks" / "a.safetensors").write_text("mine")
+    (tmp_path / "manifest.json").write_text('{"networks": ["a.safetensors"]}')
     with pytest.raises(RunError, match="is not empty"):
         RunDirectory.create(tmp_path, CONFIG, networks={"a.safetensors": b"1"})
     assert (tmp_path / "networks" / "a.safetensors").read_text() == "mine"
