@@ -8,6 +8,8 @@ import numpy as np
 from measured import study
 from told import ROOT, words
 
+from conqur.config import train_config
+from conqur.regression import annealed_penalty_weight
 from conqur.statistics import difference
 
 
@@ -113,3 +115,19 @@ def test_the_penalty_study_is_told_as_it_came_out():
     assert [
         told[f"MinAtar/{game}", "DQN"] for game in ("Freeway", "Seaquest", "SpaceInvaders")
     ] == ["0.0"] * 3
+
+
+def test_what_lambda_comes_to_in_the_long_runs_is_told():
+    """5M steps of MinAtar, an update every fourth, with the paper's annealing."""
+    settings = train_config(
+        "minatar",
+        environment="MinAtar/Breakout",
+        algorithm="dqn",
+        penalty_weights=(0.5,),
+        seeds=(0,),
+    )
+    updates = 5_000_000 / settings.update_every
+    end = float(annealed_penalty_weight(0.5, updates, halfway=settings.anneal_halfway))
+    assert f"has come to {end:.2f} when MinAtar's runs end" in words("README.md")
+    for document in ("README.md", "results/README.md"):
+        assert f"in which λ comes to {end:.2f} at the end" in words(document)
