@@ -340,7 +340,10 @@ def _shard(jobs: Sequence["Job"], words: str | None) -> Sequence["Job"]:
     match = re.fullmatch(r"(\d+)/(\d+)", words)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise UsageError(f"--shard must be like 1/8, got {words}")
-    return jobs[int(match[1]) - 1 :: int(match[2])]
+    mine = jobs[int(match[1]) - 1 :: int(match[2])]
+    if not mine:
+        warn(f"shard {words} has no runs: the study has {len(jobs)}")
+    return mine
 
 
 def _leave_accelerators_alone() -> None:

@@ -4,13 +4,14 @@ All nodes share the study's folder, and everything that counts goes through it: 
 its node goes on at another, from its last checkpoint.
 """
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from conqur.runs import stop_requested
+from conqur.runs import RunError, stop_requested
 from conqur.runs.files import appending
 from conqur.suite.jobs import Job
 from conqur.suite.making import POLL, Ending, Outcome, give_up, make_run, prepare
@@ -114,7 +115,7 @@ def _ending(ray: Any, task: Any, job: Job, study: Path) -> Ending:
         ) from None
     except ray.exceptions.RayError as error:  # not the run's fault, and so not in its log
         give_up(job, study, told(error))
-        with appending(job.log(study)) as log:
+        with contextlib.suppress(RunError), appending(job.log(study)) as log:
             log.write(f"{told(error)}\n".encode())
         return Ending.FAILED
 

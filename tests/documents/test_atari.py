@@ -121,6 +121,12 @@ def test_the_default_preset_on_atari_networks_is_told_as_it_came_out():
         digits = 1 if name == "Pong" else 0
         points[name] = [f"{score:,.{digits}f}" for score in (row.checkpoint, row.score)]
         better += [name] if row.gain_low > 0 else []
+    chosen = json.loads((ROOT / "results/studies/atari_quick/chosen.json").read_text())
+    for row in results.rows:
+        own = chosen[row.network.removeprefix("bundled:")]
+        assert (own["mean"], own["gain"], own["episodes"]) == (row.score, row.gain, row.episodes)
+    assert chosen["Krull"]["mean"] == chosen["UpNDown"]["mean"]
+    assert all(chosen["Krull"][name] != chosen["UpNDown"][name] for name in ("interval", "frames"))
     assert better == ["CrazyClimber", "Pong", "Seaquest", "UpNDown"]
     told = (f"from {' to '.join(points[name])}" for name in better)
     crazy, pong, seaquest, up = told

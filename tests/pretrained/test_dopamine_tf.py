@@ -12,6 +12,7 @@ from tensor_bundles import bundle, scalars, write
 
 from conqur.pretrained.dopamine_tf import DopamineTF
 from conqur.pretrained.format import Content
+from conqur.pretrained.tensor_bundle import is_bundle
 from conqur.regressor import Architecture
 
 FORMAT = DopamineTF()
@@ -88,6 +89,13 @@ def test_hostile_files_are_one_sentence(tmp_path, kind):
         FORMAT.read(Content(write(tmp_path, "tf_ckpt-1", *bundle(arrays))))
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
+
+
+def test_names_that_cannot_be_longer_are_of_other_files(tmp_path):
+    """With what TensorFlow adds to them they would be too long for the disk."""
+    path = tmp_path / ("a" * 252)
+    path.write_bytes(b"x")
+    assert not is_bundle(path)
 
 
 def test_other_files_are_not_recognised(tmp_path):

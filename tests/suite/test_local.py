@@ -56,6 +56,8 @@ def test_a_study_from_the_command_line(tmp_path):
     collected = typed("suite", "collect", "small.toml", cwd=tmp_path)
     assert collected.returncode == 0, collected.stderr
     assert not (folder / "nodes.csv").exists()  # nothing was tuned
+    told = json.loads(typed("suite", "collect", "small.toml", "--json", cwd=tmp_path).stdout)
+    assert (told["folder"], len(told["networks"])) == ("studies/small", 1)
     (row,) = csv.DictReader((folder / "results.csv").read_text().splitlines())
     found = json.loads((run / "evaluation.json").read_text())
     assert float(row["score"]) == pytest.approx(found["mean"])
@@ -163,7 +165,9 @@ def test_options_of_other_actions_are_refused(tmp_path, capsys):
         assert cli.run(["suite", action, study, *option]) == 2
         assert words in capsys.readouterr().err
     assert cli.run(["suite", "plan", study, "--shard", "2/2", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["runs"] == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["runs"] == 0
+    assert "shard 2/2 has no runs: the study has 1" in err
 
 
 def test_a_worker_makes_one_run_after_another(tmp_path, cartpole):
