@@ -199,10 +199,10 @@ def check_alike(searches: Iterable[tuple[tuple[Any, ...], Path]], *, remedy: str
     """
     known: dict[tuple[Any, ...], tuple[Path, dict[str, Any]]] = {}
     for arm, folder in searches:
-        config = read_json(folder / CONFIG)
+        config = settings_of(folder).to_json()
         rest = {name: value for name, value in config.items() if name not in MAY_DIFFER}
         first, other = known.setdefault(arm, (folder, rest))
-        differ = ", ".join(sorted(n for n in rest | other if rest.get(n) != other.get(n)))
+        differ = ", ".join(name for name in rest if rest[name] != other[name])
         if differ:
             raise RunError(f"{folder} and {first} differ in {differ}: {remedy}")
 

@@ -120,11 +120,15 @@ def test_the_frontier_and_the_best_network_can_be_loaded(tuned, network):
     assert not np.array_equal(node.regressor.head.weight, checkpoint.regressor.head.weight)
 
 
-def test_copies_of_the_checkpoint_are_one_candidate(network, tmp_path, conqur):
+def test_copies_of_the_checkpoint_are_one_candidate(network, tmp_path, conqur, monkeypatch):
     """Independent heads begin as copies of it, and here none of them learns."""
     folder = tmp_path / "run"
     options = ("--search", "independent", "--penalty-weight", "0", "--updates", "0")
+    seen = []
+    monkeypatch.setattr(Tuning, "watch", lambda self, announce, words: seen.append(words))
     assert conqur("tune", network, *TINY, *options, "--run-dir", folder)[0] == 0
+    playing = [words for words in seen if "playing" in words]
+    assert playing == [f"level {level}/5: playing with nodes" for level in range(1, 6)]
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["candidates"] == 1
     assert summary["handed_back"] == "checkpoint"

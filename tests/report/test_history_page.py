@@ -98,6 +98,7 @@ def test_what_was_not_played_is_left_out(diagnosis):
 def test_labels_without_effect_are_told(diagnosis):
     idle = replace(diagnosis, config=replace(diagnosis.config, updates=0, children="random"))
     assert "made no gradient steps" in run_summary(idle)
+    assert run_headline(idle) == "The nodes of this search never learned from their labels"
     assert "made no gradient steps" in text(render_run(idle, "x"))
     assert "gradient steps" not in run_summary(diagnosis)
 

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,17 @@ from conqur.search.config import tune_config
 REAL = Path(__file__).parents[2] / "results/tuning/minatar_breakout_paper16"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 BASIS = {"environment": "CartPole-v1", "checkpoint": "", "preprocessing": ""}
+
+
+def test_levels_are_whole_numbers_and_variables_that_were_not_set_are_left_out():
+    run = read_tuned(REAL)
+    exhibits = {exhibit.key: exhibit for exhibit in run_exhibits(run)}
+    for key, column in (("levels", 0), ("lineages", 1)):
+        assert {type(row[column]) for row in exhibits[key].rows} == {int}
+    assert run.manifest["environment"] == {}
+    assert "<dt>environment</dt>" not in render_run_page(run, "x")
+    set_ = replace(run, manifest=run.manifest | {"environment": {"XLA_FLAGS": "x"}})
+    assert "<dt>environment</dt>" in render_run_page(set_, "x")
 
 
 def node(number, parent, level, score, status="expanded", kind="expansion"):

@@ -1,5 +1,6 @@
 """Runs of a study in real processes: made, skipped, stopped, resumed, given up."""
 
+import contextlib
 import csv
 import json
 import os
@@ -14,13 +15,14 @@ from tiny_runs import results, trained
 
 from conqur import cli
 from conqur.commands.suite import Suite
-from conqur.runs import RunError
+from conqur.runs import RunError, StopRequest
 from conqur.runs.lock import Lock
 from conqur.suite import Job, State, run_locally, state
 from conqur.suite.algorithms import ALGORITHMS
-from conqur.suite.making import Outcome
+from conqur.suite.making import Outcome, prepare
 from conqur.suite.planning import Probe, make_plan
 from conqur.suite.study import read_study
+from conqur.suite.worker import Worker, _printing
 
 STUDY = """
 command = "train"
@@ -148,8 +150,14 @@ def test_logs_that_lie_elsewhere_are_neither_read_nor_written(tmp_path, capsys, 
     assert cli.run(["suite", "status", *where, "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["runs"]
     assert (row["state"], row["said"]) == ("waiting", "")
-    with pytest.raises(RunError, match="is no regular file: remove it"):
-        run_locally([job], tmp_path / "d", workers=1, retries=0)
+    refused = pytest.raises(RunError, match="is no regular file: remove it")
+    with refused:
+        prepare([job], tmp_path / "d")  # before anything is made
+    worker = Worker(os.environ)
+    with refused, contextlib.closing(worker):  # it may have come since
+        next(worker.obey(["inspect"], log=log, out=None, stop=StopRequest()))
+    with refused, _printing(str(log), str(tmp_path / "log")):
+        pass
     assert outside.read_text() == "mine"
 
 

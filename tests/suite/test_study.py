@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -343,6 +345,25 @@ def test_a_run_that_is_damaged_is_named(tmp_path, file, keys, value, words):
     change(jobs[0].folder(tmp_path) / file, keys, value)
     with pytest.raises(RunError, match=f"(?s){jobs[0].name} is damaged.*{words}"):
         collect(jobs, tmp_path)
+
+
+def test_settings_of_wrong_types_are_told_without_a_type_checker():
+    """In a process of its own: in this one calls are checked."""
+    code = """
+from conqur.search.config import TuneConfig, tune_config
+good = tune_config("quick", environment="x", checkpoint="", preprocessing="").to_json()
+for name, value in (("environment", 5), ("backtracking", float("nan")), ("checkpoint", None)):
+    try:
+        TuneConfig.from_json(good | {name: value})
+    except ValueError as error:
+        print(error)
+"""
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert made.stdout.splitlines() == [
+        "environment must be a str, got 5",
+        "backtracking must be a bool, got nan",
+        "checkpoint must be a str, got None",
+    ]
 
 
 def test_searches_of_one_arm_with_other_settings_are_not_put_into_one_table(tmp_path):
