@@ -86,6 +86,30 @@ def test_observations_of_a_batch_do_not_see_one_another(architecture):
     np.testing.assert_allclose(regressor(observations), alone, rtol=1e-5, atol=1e-6)
 
 
+def test_many_observations_are_embedded_some_at_a_time(monkeypatch):
+    """Tiles of two, with one left over; alike for gradients and for many regressors at once."""
+    monkeypatch.setattr("conqur.regressor.CACHED", 2 * 8 * 8 * 9 * 4 * 4 + 1)
+    observations = jax.random.uniform(jax.random.key(1), (7, *MINATAR.observation_shape))
+
+    def both(key):
+        regressor = initial_regressor(key, MINATAR)
+        body = regressor.body
+        weight = body.convolutions[0].weight
+
+        def embed(weight, how):
+            changed = eqx.tree_at(lambda body: body.convolutions[0].weight, body, weight)
+            return how(changed)(observations)
+
+        ways = (lambda body: body), (lambda body: body._embed)
+        features = [embed(weight, how) for how in ways]
+        return features, [jax.grad(lambda w, h=how: embed(w, h).sum())(weight) for how in ways]
+
+    assert "scan" in str(jax.make_jaxpr(both)(jax.random.key(0)))
+    many = jax.vmap(both)(jax.random.split(jax.random.key(2), 3))
+    for found, expected in (*both(jax.random.key(0)), *many):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("body", ["minatar", "mlp"])
 def test_bytes_are_scaled_and_nothing_else_is(body):
     regressor = initial_regressor(jax.random.key(0), Architecture(body, (4, 4, 2), 3, (8,)))
