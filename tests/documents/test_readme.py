@@ -179,7 +179,7 @@ def test_the_readme_begins_with_what_was_found():
     plain = [row for row in rows if row["penalty_weight"] == "0"]
     proved, times = (sum(int(r[name]) for r in plain) for name in ("inconsistent", "repetitions"))
     shares = [100 * float(row["broken_at_best_found"]) for row in plain]
-    assert all(int(row["inconsistent"]) for row in plain)  # as told
+    assert min(int(row["inconsistent"]) for row in plain) == 2  # "at least two in every game"
     assert not any(int(row["inconsistent"]) for row in rows if row["penalty_weight"] == "10")
     open_ = sum(int(row["undecided"]) for row in rows if row["penalty_weight"] == "10")
     for document in ("README.md", "results/README.md"):
