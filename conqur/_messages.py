@@ -3,8 +3,6 @@
 import contextlib
 import os
 import sys
-import time
-from collections.abc import Callable
 from typing import IO, Any, cast
 
 from rich.console import Console
@@ -32,27 +30,6 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.0f} seconds"
-
-
-class Share:
-    """How much is done, from 0 to 1, in words: after a while with about how long the rest takes.
-
-    Args:
-        clock: tells seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._first: tuple[float, float] | None = None
-
-    def __call__(self, done: float) -> str:
-        now = self._clock()
-        if self._first is None:
-            self._first = now, done  # what was done before took no time here
-        seconds, new = now - self._first[0], done - self._first[1]
-        if seconds < 10 or new < 0.1 or done >= 1:
-            return f"{done:.0%}"
-        return f"{done:.0%}, about {duration(seconds * (1 - done) / new)} left"
 
 
 class _Heedless:

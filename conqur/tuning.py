@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from conqur._memory import device_memory
-from conqur._messages import Share
 from conqur.config import PRESETS as TRAIN_PRESETS
 from conqur.config import clips_rewards, default_preset
 from conqur.environments import load_data, make
@@ -140,12 +139,11 @@ class Tuning:
         """Tell, while nodes play, how far that is.
 
         Args:
-            announce: told the words, with a percentage and about how long it will take.
+            announce: told the words, with a percentage.
             words: what they play for.
         """
         if self.rollouts is not None:
-            share = Share()
-            self.rollouts.watch = lambda done: announce(f"{words}, {share(done)}")
+            self.rollouts.watch = lambda done: announce(f"{words}, {done:.0%}")
 
     def close(self) -> None:
         """Release the environments."""

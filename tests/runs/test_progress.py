@@ -8,7 +8,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from conqur._messages import Share, warn
+from conqur._messages import warn
 from conqur.runs import progress
 from conqur.runs.progress import Bar, Lines, Pace, Quiet
 
@@ -159,14 +159,3 @@ def test_closed_streams_say_nothing(monkeypatch, capsys):
         shown.update(5)
     warn("nothing")
     assert capsys.readouterr().out == ""
-
-
-def test_a_share_says_how_long_the_rest_takes_once_that_can_be_told():
-    times = iter([100.0, 109.0, 130.0, 160.0, 200.0, 240.0])
-    share = Share(lambda: next(times))
-    assert share(0.5) == "50%"  # half was done before, and took no time here
-    assert share(0.7) == "70%"  # after nine seconds
-    assert share(0.55) == "55%"  # a twentieth in half a minute tells little
-    assert share(0.75) == "75%, about 60 seconds left"  # a quarter in one minute, as is left
-    assert share(0.7) == "70%, about 2.5 minutes left"
-    assert share(1.0) == "100%"
