@@ -330,7 +330,8 @@ class _Shown:
 
 def _short(words: str) -> str:
     """Of a run's progress: how far it is."""
-    match = re.search(r"(step [\d,]+ of [\d,]+|level \d+ of \d+|[a-z][\w ]*, \d+%)", words)
+    level = r"level \d+ of \d+|level \d+/\d+: [\w ]+, \d+%"
+    match = re.search(rf"(step [\d,]+ of [\d,]+|{level}|[a-z][\w ]*, \d+%)", words)
     return match[1] if match else "at work" if words else "starting"
 
 

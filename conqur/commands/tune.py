@@ -268,6 +268,8 @@ class Tune:
             warn("independent nodes have greedy labels: --children will change nothing")
         if config.search == "independent" and self.minibatches is not None:
             warn("independent nodes have their own: --minibatches will change nothing")
+        if config.children == "strict" and self.boltzmann_every is not None:
+            warn("strict children sample in expansions only: --boltzmann-every will change nothing")
         if config.children == "random" and config.splitting_factor == 1:
             warn("a node's first child is itself: with one child each nothing is perturbed")
         if config.updates:
@@ -311,7 +313,10 @@ class Tune:
             raise UsageError("leave out --preset with --resume: the run has its settings")
         if self.checkpoint is not None:
             raise UsageError("leave out CHECKPOINT with --resume: the run has its network")
-        if not self._given() and (summary := _finished(self.run_dir)) is not None:
+        named = self._given()
+        same = named.pop("environment", None)  # code has to be named again
+        summary = None if named else _finished(self.run_dir)
+        if summary is not None and same in (None, summary["environment"]):
             say("The run is finished: there is nothing left to do.")
             return self.run_dir, Found(summary["levels"], summary, None)
         with RunDirectory.open(self.run_dir, warn=warn) as run:

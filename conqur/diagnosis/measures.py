@@ -68,11 +68,6 @@ class Gaps:
     scale: float
     flipped: Float[np.ndarray, "Z D"]
 
-    @property
-    def quantiles(self) -> tuple[float, ...]:
-        """Of the gaps, at `QUANTILES`."""
-        return tuple(float(value) for value in np.quantile(self.gaps, QUANTILES))
-
 
 def greedy(head: Dense, features: Float[np.ndarray, "S F"]) -> Int[np.ndarray, " S"]:
     """The greedy actions of a head; of equals, the first."""

@@ -192,7 +192,9 @@ def _kept(checkpoint: Checkpoint, config: TuneConfig) -> Bool[np.ndarray, "K n"]
         raise ValueError("its places are of another size")
     how = population(config.buffer)
     levels = min(how.batches, config.levels) if isinstance(how, Window) else config.levels
-    return np.asarray(places < levels * config.transitions)
+    kept = np.asarray(places < levels * config.transitions)
+    kept[: max(0, len(kept) - levels)] = False  # newer ones took their places
+    return kept
 
 
 def _successors(

@@ -11,7 +11,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from conqur import _checks
 from conqur.environments.frames import frame_layout
@@ -52,7 +52,7 @@ class GymnasiumEnvironment(VectorEnvironment):
         self._renders = render
         self._seeds: tuple[int, ...] = ()
         self._episodes = [0] * num_envs
-        self._over = np.zeros(num_envs, bool)
+        self._over, self._resting = np.zeros((2, num_envs), bool)
 
     def _look_at(self, name: str, environment: Any, render: bool) -> None:
         actions, observations = environment.action_space, environment.observation_space
@@ -73,8 +73,13 @@ class GymnasiumEnvironment(VectorEnvironment):
         """Begin new episodes everywhere, with one seed for each; the first frames, [N, ...]."""
         self._seeds = tuple(_checks.index_array("seeds", seeds, self.num_envs).tolist())
         self._episodes = [0] * self.num_envs
-        self._over = np.zeros(self.num_envs, bool)
-        return np.stack([self._begin(index) for index in range(self.num_envs)])
+        self._over, self._resting = np.zeros((2, self.num_envs), bool)
+        self._frames = np.stack([self._begin(index) for index in range(self.num_envs)])
+        return self._frames
+
+    def rest(self, resting: Bool[np.ndarray, " N"]) -> None:
+        """Leave copies standing that are not needed: nothing ends or begins there."""
+        self._resting = np.array(resting)
 
     def send(self, actions: Int[np.ndarray, " N"]) -> None:
         """Take the step; there is no background."""
@@ -82,11 +87,14 @@ class GymnasiumEnvironment(VectorEnvironment):
             raise ValueError(f"{self.spec.name} has to be reset before its first step")
         count = len(self.spec.actions)
         actions = _checks.action_array("actions", actions, length=self.num_envs, num_actions=count)
-        reset = self._over
-        frames = np.empty((self.num_envs, *self.spec.frame_shape), self.spec.frame_dtype)
+        reset = self._over & ~self._resting
+        frames = np.empty_like(self._frames)
         rewards = np.zeros(self.num_envs, np.float32)
         terminal, game_over = np.zeros((2, self.num_envs), bool)
         for index, action in enumerate(actions.tolist()):
+            if self._resting[index]:
+                frames[index] = self._frames[index]
+                continue
             if reset[index]:
                 self._episodes[index] += 1
                 frames[index] = self._begin(index)
@@ -96,7 +104,7 @@ class GymnasiumEnvironment(VectorEnvironment):
             frames[index] = self._frame(observation)
             rewards[index] = self._reward(reward)
             terminal[index], game_over[index] = ended, ended or cut
-        self._over = game_over
+        self._over, self._frames = game_over, frames
         self._sent = Step(frames, rewards, terminal, game_over, reset)
 
     def receive(self) -> Step:

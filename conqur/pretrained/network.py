@@ -45,11 +45,11 @@ class Pretrained:
 
     def embed(self, observations: Any) -> Float[Array, "B F"]:
         """φ(s) of observations [B, ...], images with their channels last."""
-        return self.regressor.embed(self._checked(observations))
+        return _embed(self.regressor, self._checked(observations))
 
     def q_values(self, observations: Any) -> Float[Array, "B A"]:
         """Q_θ(s, ·) of observations [B, ...]."""
-        return self.regressor(self._checked(observations))
+        return _q_values(self.regressor, self._checked(observations))
 
     def _checked(self, observations: Any) -> Array:
         seen, shape = jnp.asarray(observations), self.architecture.observation_shape
@@ -68,3 +68,13 @@ class Pretrained:
                 f"got {list(head.weight.shape)}"
             )
         return replace(self, regressor=eqx.tree_at(lambda r: r.head, self.regressor, head))
+
+
+@eqx.filter_jit
+def _embed(regressor: Regressor, observations: Array) -> Float[Array, "B F"]:
+    return regressor.embed(observations)
+
+
+@eqx.filter_jit
+def _q_values(regressor: Regressor, observations: Array) -> Float[Array, "B A"]:
+    return regressor(observations)

@@ -175,10 +175,13 @@ def in_some(games: int, every: int) -> str:
 
 
 def _left_alone(setting: Setting) -> str:
-    """In how many runs the node that rollouts chose is the checkpoint itself, if in any."""
+    """In how many runs the node that rollouts chose plays as the checkpoint, if in any."""
     every = [run for runs in setting.runs.values() for run in runs]
     alone = sum(run.gain == run.gain_low == run.gain_high == 0 for run in every)
-    words = f", and so count {alone} of {len(every)} runs in which rollouts chose the checkpoint"
+    words = (
+        f", and so count {alone} of {len(every)} runs in which rollouts chose the checkpoint, or a "
+        "node that plays like it"
+    )
     return words if alone else ""
 
 

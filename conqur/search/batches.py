@@ -58,6 +58,12 @@ class Batches(abc.ABC):
         """Release what it holds."""
 
 
+def check_features(features: Any) -> None:
+    """Refuse a network whose features are no numbers where it begins."""
+    if not np.isfinite(np.asarray(features, np.float32)).all():
+        raise ValueError("the network's features hold NaN or infinity: it cannot be tuned")
+
+
 class DataCollector(Batches):
     """Gives batches of a fixed data set, embedded once and drawn without repetition.
 
@@ -94,6 +100,7 @@ class DataCollector(Batches):
             jnp.concatenate([embed(values[i : i + 1024]) for i in parts])
             for values in (data.observations, data.next_observations)
         )
+        check_features(self._features)
         self.example = jax.ShapeDtypeStruct(  # type: ignore[no-untyped-call]
             self._features.shape[1:], self._features.dtype
         )

@@ -19,7 +19,7 @@ from conqur.dqn import epsilon_greedy
 from conqur.environments.interface import Spec, Step, Transitions, VectorEnvironment, push
 from conqur.environments.journal import Journal
 from conqur.search.approximator import Approximator
-from conqur.search.batches import Batch, Batches
+from conqur.search.batches import Batch, Batches, check_features
 from conqur.search.saving import pick
 
 MANY = 32
@@ -56,12 +56,6 @@ def exploration_key(seed: int) -> Key[Array, ""]:
 def most_rows(transitions: int, copies: int) -> int:
     """Steps that a batch may take: every other one is a transition, however short episodes are."""
     return 2 * -(-transitions // copies) + 2
-
-
-def check_features(features: Any) -> None:
-    """Refuse a network whose features of the first states are no numbers."""
-    if not np.isfinite(np.asarray(features, np.float32)).all():
-        raise ValueError("the network's features hold NaN or infinity: it cannot be tuned")
 
 
 class Collector(Batches):

@@ -20,10 +20,9 @@ from conqur.environments.journal import Journal
 from conqur.runs import flatten, unflatten
 from conqur.runs.tree import key_data, like_key
 from conqur.search.approximator import Approximator
-from conqur.search.batches import Batch, Batches
+from conqur.search.batches import Batch, Batches, check_features
 from conqur.search.collecting import (
     Collector,
-    check_features,
     exploration_key,
     group_seeds,
     in_groups,

@@ -67,16 +67,18 @@ class Lines(Display):
 
     def __init__(self, console: Console, shown: Shown) -> None:
         self._console, self._shown = console, shown
-        self._last = -EVERY
+        self._last = self._last_level = -EVERY
 
     def level(self, tree: Tree, found: dict[str, Any]) -> None:
-        """Say how far it is."""
+        """Say how far it is, whatever was announced since the last level that was told."""
+        self._last = self._last_level
         best = top(tree.frontier, 1)[0]
         shown = self._shown
         self.announce(
             f"level {tree.level} of {shown.levels}: {len(tree.frontier)} nodes, "
             f"best {shown.score_name()} {shown.score(best)}, {shown.gist(found)}"
         )
+        self._last_level = self._last
 
     def announce(self, words: str) -> None:
         """Say what is going on."""

@@ -409,4 +409,10 @@ def _child(
 def _found(scores: Scores, assignment: Assignment, count: int) -> dict[str, Any]:
     names = {**scores._asdict(), **assignment._asdict()}
     del names["assigned"], names["labels"]
-    return {name: float(np.mean(values[:count])) for name, values in names.items()}
+    return {name: _mean(np.asarray(values[:count])) for name, values in names.items()}
+
+
+def _mean(values: np.ndarray) -> float:
+    """Over the nodes that did not diverge."""
+    whole = values[np.isfinite(values)]
+    return float(np.mean(whole)) if whole.size else math.nan

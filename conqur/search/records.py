@@ -9,7 +9,7 @@ import numpy as np
 from conqur.evaluation import Evaluation
 from conqur.runs import flatten, unflatten
 from conqur.search.node import Node, Tree
-from conqur.search.saving import pick
+from conqur.search.saving import digest, pick
 from conqur.statistics import paired_difference
 
 CHAMPIONS = 4
@@ -60,11 +60,16 @@ class Records:
             self.nodes[node.id] = _record(node)
 
     def evaluated(self, node: Node, row: dict[str, Any]) -> None:
-        """Note an evaluation."""
+        """Note an evaluation. Of equal regressors, as all are at first, one may be a champion."""
         self.evaluations.append(row)
-        self.champions.append((node.weights.theta, row))
-        self.champions.sort(key=lambda champion: (-champion[1]["gain"], champion[1]["node"]))
-        del self.champions[CHAMPIONS:]
+        ranked = sorted(
+            [*self.champions, (node.weights.theta, row)],
+            key=lambda champion: (-champion[1]["gain"], champion[1]["node"]),
+        )
+        different: dict[str, tuple[Any, dict[str, Any]]] = {}
+        for champion in ranked:
+            different.setdefault(digest(champion[0]), champion)
+        self.champions = list(different.values())[:CHAMPIONS]
 
     def tree_lines(self, tree: Tree) -> bytes:
         """`tree.jsonl`: one line for each node there was."""

@@ -1,5 +1,6 @@
 """Tuning runs end to end: what they leave behind, and that they survive."""
 
+import io
 import json
 import os
 import re
@@ -11,6 +12,7 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
+from rich.console import Console
 from tiny_runs import sentence
 
 from conqur import tuning_run
@@ -18,7 +20,9 @@ from conqur.commands.tune import Tune, _finished, _header
 from conqur.pretrained import load, to_bytes
 from conqur.runs import RunDirectory
 from conqur.search.config import PRESETS
+from conqur.search.display import Lines, Shown
 from conqur.search.growing import Grower
+from conqur.search.node import Kind, Node, Tree
 from conqur.search.rollouts import Rollouts
 from conqur.suite import collecting
 from conqur.tuning import Tuning, settings_of
@@ -210,6 +214,9 @@ def test_a_finished_run_has_nothing_left_to_do(tuned, conqur, monkeypatch):
     assert status == 0
     assert "The run is finished: there is nothing left to do." in err
     assert json.loads(out).items() >= before.items()
+    again = ("tune", "--resume", "--run-dir", tuned, "--env")
+    assert "nothing left to do" in conqur(*again, "CartPole-v1")[2]  # code has to be named again
+    assert "nothing left to do" not in conqur(*again, "Acrobot-v1")[2]
 
 
 def test_a_finished_run_of_another_version_is_told_apart(tuned, tmp_path, conqur):
@@ -383,11 +390,11 @@ def test_other_searches_go_on_as_if_they_had_not_been_killed(
     same_runs(tmp_path / "killed", tmp_path / "whole")
 
 
-def write_data(name):
+def write_data(name, scale=1.0):
     rng = np.random.default_rng(0)
     np.savez(
         name,
-        observations=rng.normal(size=(60, 4)).astype(np.float32),
+        observations=(scale * rng.normal(size=(60, 4))).astype(np.float32),
         actions=rng.integers(2, size=60),
         rewards=rng.normal(size=60),
         next_observations=rng.normal(size=(60, 4)).astype(np.float32),
@@ -421,6 +428,39 @@ def test_rewards_of_data_are_clipped_where_the_network_has_learned_so(network):
     atari = replace(load(network), environment="ALE/Pong-v5")
     assert settings_of(atari, "data.npz")["clip_rewards"]
     assert not settings_of(load(network), "data.npz")["clip_rewards"]
+
+
+def test_a_network_without_finite_features_of_the_data_is_refused(
+    network, tmp_path, monkeypatch, conqur
+):
+    monkeypatch.chdir(tmp_path)
+    write_data("data.npz", scale=1e30)
+    large = load(network)
+    body = jax.tree.map(lambda leaf: 1e15 * leaf, large.regressor.body)
+    large = replace(large, regressor=replace(large.regressor, body=body))
+    (tmp_path / "n.safetensors").write_bytes(to_bytes(large))
+    options = ("--env", "data.npz", "--run-dir", "run")
+    status, _, err = conqur("tune", "n.safetensors", *TINY, *options)
+    assert status != 0
+    sentence("the network's features hold NaN or infinity: it cannot be tuned", err)
+
+
+def test_a_log_without_a_terminal_tells_levels_though_nodes_play_in_between(monkeypatch):
+    """One for each level that took long enough, and not only how far playing is."""
+    times = iter(np.arange(100) * 2.0)
+    monkeypatch.setattr("conqur.search.display.time.monotonic", lambda: next(times))
+    told = io.StringIO()
+    seen = Lines(Console(file=told, width=200), Shown(6, 0, by_rollouts=True, learns=False))
+    for level in range(1, 7):
+        for done in (10, 40, 70, 90):
+            seen.announce(f"level {level}/6: playing with nodes, {done}%")
+        node = Node(1, 0, level - 1, Kind.DIVE, "max", -1.0, -1.0, -1.0, 0.0, 0.0, None, ())
+        seen.level(Tree(level, (node,), (node,), 2), {"churn": 0.1})
+    found = told.getvalue().splitlines()
+    assert [line[:12] for line in found if " of 6: " in line] == [
+        f"level {number} of 6" for number in range(1, 7)
+    ]
+    assert any("playing" in line for line in found)
 
 
 def test_independent_nodes_have_greedy_labels_whatever_children_are_asked_for(

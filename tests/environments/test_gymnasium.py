@@ -100,6 +100,23 @@ def test_an_episode_by_hand():
     assert seen[0].terminal.dtype == seen[0].reset.dtype == np.bool_
 
 
+def test_a_copy_rests_alone():
+    """As it does in `Separate`, until the next reset."""
+    environment = GymnasiumEnvironment("ConqurTest/ShortWalk-v0", 2)
+    first = environment.reset([7, 8])
+    environment.rest(np.array([True, False]))
+    steps = [environment.step(np.array([2, 2])) for _ in range(4)]
+    for step in steps:
+        np.testing.assert_array_equal(step.frame[0], first[0])
+    assert [step.frame[1, 0] for step in steps] == [1, 2, 0, 1]
+    assert [step.reward[1] for step in steps] == [2.5, 2.5, 0, 2.5]
+    assert not any(step.reward[0] for step in steps)
+    assert [step.game_over.tolist() for step in steps] == [[False, i == 1] for i in range(4)]
+    assert [step.reset.tolist() for step in steps] == [[False, i == 2] for i in range(4)]
+    environment.reset([7, 8])
+    assert environment.step(np.array([2, 2])).frame[:, 0].tolist() == [1, 1]
+
+
 def test_a_time_limit_is_no_end():
     environment = GymnasiumEnvironment("ConqurTest/ShortWalk-v0")
     environment.reset([0])

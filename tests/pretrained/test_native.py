@@ -57,6 +57,21 @@ def test_networks_answer_together_as_alone():
         np.testing.assert_allclose(found[k], alone.regressor(seen[k]), rtol=1e-6)
 
 
+def test_what_a_network_answers_is_compiled_once(monkeypatch, caplog):
+    """Also where a CPU embeds some observations at a time."""
+    monkeypatch.setattr("conqur.regressor.CACHED", 1)
+    small = network(Architecture("minatar", (5, 5, 2), 3, (7,)))
+    observations = np.random.default_rng(0).random((6, 5, 5, 2), np.float32)
+    with jax.log_compiles():
+        found = small.q_values(observations), small.embed(observations)
+        assert "Compiling" in caplog.text
+        caplog.clear()
+        again = small.q_values(observations), small.embed(observations)
+    assert "Compiling" not in caplog.text
+    for one, other in zip(found, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_networks_of_a_path(tmp_path):
     for name in ("b", "a"):
         path = tmp_path / "run" / "networks" / f"{name}.safetensors"

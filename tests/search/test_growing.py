@@ -1,6 +1,7 @@
 """Nodes and their lineages; and the four-state example, where the answer is known."""
 
 import itertools
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +13,12 @@ from conqur.environments.interface import Transitions
 from conqur.exact import Consistency, consistent
 from conqur.mdp import sample_batch
 from conqur.regressor import Dense, Perceptron
-from conqur.search.algorithms import beam_search
+from conqur.search.algorithms import beam_search, independent_search
 from conqur.search.approximator import LinearTuning, StateActionFeatures
 from conqur.search.batches import Batch, Batches
 from conqur.search.growing import Grower, Growing
 from conqur.search.node import Birth, Kind, Tree, dive, expand, top
+from conqur.search.records import Records
 from conqur.search.refining import Regression
 from conqur.search.saving import tree_from_arrays, tree_to_arrays
 from conqur.search.scoring import NO_ACTION
@@ -289,6 +291,31 @@ def test_features_that_half_precision_has_no_room_for_do_no_harm():
     assert all(np.isfinite(node.score) for node in tree.frontier)
     kept, _ = world._commitments.of(tree.frontier[0])
     assert kept.max() == np.finfo(np.float16).max
+
+
+def test_nodes_that_diverged_do_not_blank_the_log():
+    world = grower(how=regression(learning_rate=1e-3))
+    roots = world.roots(3)
+    lost = jax.tree.map(lambda leaf: leaf * np.nan, roots[1].weights)
+    roots = (roots[0], replace(roots[1], weights=lost), roots[2])
+    (tree,) = independent_search(Tree.planted(roots), world, levels=1)
+    first, diverged, third = tree.frontier
+    assert np.isnan(diverged.score)
+    assert world.found["bellman"] == pytest.approx((first.bellman + third.bellman) / 2)
+    assert all(np.isfinite(world.found[name]) for name in ("loss", "churn", "gap", "label"))
+
+
+def test_equal_regressors_are_one_champion_at_most():
+    roots = grower().roots(6)
+    others = [
+        replace(node, weights=jax.tree.map(lambda leaf, i=i: leaf + i, node.weights))
+        for i, node in enumerate(roots[:3], 1)
+    ]
+    records = Records({})
+    for i, node in enumerate((*roots, *others, roots[0])):
+        records.evaluated(node, {"gain": [0, 0, 0, 0, 0, 0, -1, -2, 5, 1][i], "node": i})
+    assert [row["node"] for _, row in records.champions] == [8, 9, 6, 7]
+    assert len(records.evaluations) == 10
 
 
 def test_replay_draws_from_all_batches_so_far():
