@@ -20,6 +20,7 @@ import tyro
 import conqur
 from conqur._guess import did_you_mean
 from conqur._interrupt import INTERRUPTED, TERMINATED, asked
+from conqur._memory import keep_memory
 from conqur._messages import printable, stderr_console
 from conqur.commands import COMMANDS
 from conqur.commands.support import UsageError
@@ -67,6 +68,7 @@ PLAIN_WORDS: dict[str, str | Callable[[re.Match[str]], str]] = {
 
 def main() -> None:
     """Run the command line of this process and exit: 0 done, 1 the job failed, 2 wrong use."""
+    keep_memory()
     status = run(sys.argv[1:])
     if status in (INTERRUPTED, TERMINATED):
         # At once: the interpreter's own end was seen to crash while JAX still computes.

@@ -21,6 +21,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from conqur._memory import keep_memory
 from conqur.runs import StopRequest
 from conqur.runs.files import appending
 
@@ -124,6 +125,7 @@ def _piped(stream: IO[bytes] | None) -> IO[bytes]:
 
 def main() -> None:
     """The process's side."""
+    keep_memory()
     orders: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
     answers = os.dup(1)
     os.dup2(2, 1)
