@@ -35,6 +35,7 @@ from stable_baselines3.common.env_util import make_atari_env, make_vec_env
 from stable_baselines3.common.vec_env import VecFrameStack
 from train import Training, settings
 
+from conqur._memory import keep_memory
 from conqur.runs.manifest import make_manifest
 from conqur.training_run import make_trainer
 
@@ -297,6 +298,7 @@ def main() -> None:
     if given.cleanrl:
         report["peers"]["CleanRL"] = versions_of_cleanrl(given.cleanrl, given.cleanrl_python)
     print(jax.devices()[0].device_kind)
+    keep_memory()  # as `conqur` does; here Stable-Baselines3 has it, too
 
     def save() -> None:
         if given.output:
