@@ -26,7 +26,7 @@ def keep_memory() -> None:
 
     On a CPU, compiled programs allocate all their temporary memory anew in every call. If that is
     more than 32 MB, it would go back to the system each time, which has to clear every page before
-    it gives it again: that was a quarter of the time of training on pictures.
+    it gives it again; training on pictures would be far slower.
     """
     if sys.platform != "linux" or _told_otherwise():
         return

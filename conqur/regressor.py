@@ -21,8 +21,8 @@ from conqur import _checks
 
 BODIES = ("nature", "nature-same", "minatar", "mlp")
 CACHED = 8 << 20
-"""Bytes of a convolution's patches at a time on a CPU: with more, a picture takes up to five times
-as long."""
+"""Bytes of a convolution's patches at a time on a CPU, whose caches have no room for more: it would
+take several times as long."""
 
 
 class Dense(eqx.Module):

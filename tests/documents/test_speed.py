@@ -38,9 +38,10 @@ def test_the_speed_beside_peers_is_that_of_the_results():
             cells.append(f"{np.median(of_case['conqur']) / rate:.2f}")
         assert f"| {name} | {' | '.join(cells)} |" in words("results")
     ours, *theirs = (np.median(values) for values in rates[0].values())
-    slower = [100 * (1 - ours / rate) for rate in theirs]
-    assert f"by {min(slower):.0f} to {max(slower):.0f} %" in words("results")
-    assert f"it is {min(slower):.0f} to {max(slower):.0f} % slower" in words("README.md")
+    times = [ours / rate for rate in theirs]
+    told = f"{min(times):.2f} to {max(times):.2f} times"
+    assert f"in the others: {told}" in words("results")
+    assert f"it is {told} as fast as they are" in words("README.md")
 
 
 def test_the_speed_beside_peers_on_a_gpu_is_that_of_the_results():
