@@ -144,12 +144,31 @@ ATARI = {"multi-dqn": "multi-DQN", "no-penalty": "without penalty", "conqur": "Î
 """The arms of the study on Atari networks, and what its tables call them."""
 
 
-def on_atari() -> dict[tuple[str, int], dict[str, Tuned]]:
-    """The runs on Atari networks, by game, seed and algorithm."""
+def on_atari(name: str = "atari_search") -> dict[tuple[str, int], dict[str, Tuned]]:
+    """The runs of a study on Atari networks, by game, seed and algorithm."""
     found: dict[tuple[str, int], dict[str, Tuned]] = defaultdict(dict)
-    for row in study("atari_search")[0].rows:
+    for row in study(name)[0].rows:
         found[row.network.removeprefix("bundled:"), row.seed][row.algorithm] = row
     return dict(sorted(found.items()))
+
+
+def atari_table(name: str) -> str:
+    """The runs of a study on Atari networks, for results/search.md."""
+    lines = []
+    for (game, seed), own in on_atari(name).items():
+        rows = [own.get(arm) for arm in ATARI]
+        before = ", ".join(dict.fromkeys(f"{row.checkpoint:,.1f}" for row in rows if row))
+        gains = ["" if row is None else in_points(row) for row in rows]
+        best = ("â€“" if row is None else f"{row.best_evaluation:,.1f}" for row in rows)
+        lines.append(f"| {game}, {seed} | {before} | {' | '.join(gains)} | {', '.join(best)} |")
+    return with_minus("\n".join(lines))
+
+
+def in_points(row: Tuned) -> str:
+    """What a run gains, with the interval of its own episodes; 0 where it is the checkpoint's."""
+    if not row.gain:
+        return "0"
+    return f"{row.gain:+,.1f} ({row.gain_low:,.1f} to {row.gain_high:,.1f})"
 
 
 def of_seeds(game: str) -> dict[str, dict[int, Tuned]]:

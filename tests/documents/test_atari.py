@@ -67,17 +67,7 @@ def test_the_first_runs_on_atari_are_told_as_they_came_out():
         (row.game.removeprefix("ALE/").removesuffix("-v5"), row.seed, row.algorithm): row
         for row in results.rows
     }
-    for game, seed in {(game, seed) for game, seed, _ in runs}:
-        rows = [runs.get((game, seed, name)) for name in ("multi-dqn", "no-penalty", "conqur")]
-        cells = [", ".join(dict.fromkeys(f"{row.checkpoint:,.1f}" for row in rows if row))]
-        for row in rows:
-            gain = "" if row is None else "0"
-            if row is not None and row.gain:
-                told = (row.gain, row.gain_low, row.gain_high)
-                gain = "{:+,.1f} ({:,.1f} to {:,.1f})".format(*told)
-            cells.append(gain)
-        best = ("–" if row is None else f"{row.best_evaluation:,.1f}" for row in rows)
-        line = f"| {game}, {seed} | {' | '.join(cells)} | {', '.join(best)} |".replace("-", "−")
+    for line in measured.atari_table("atari_search").splitlines():
         assert re.sub(" +", " ", line) in found
     by_loss = {key: row.score_by_score for key, row in runs.items()}
     krull = (runs["Krull", 0, "conqur"].checkpoint, by_loss["Krull", 0, "conqur"])
