@@ -26,7 +26,9 @@ def keep_memory() -> None:
 
     On a CPU, compiled programs allocate all their temporary memory anew in every call. If that is
     more than 32 MB, it would go back to the system each time, which has to clear every page before
-    it gives it again; training on pictures would be far slower.
+    it gives it again; training on pictures would be far slower. (Requests above 64 MB from other
+    threads than the first still go back; one arena for all threads would mend that, and made
+    programs of many small requests slower.)
     """
     if sys.platform != "linux" or _told_otherwise():
         return

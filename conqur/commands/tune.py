@@ -268,8 +268,10 @@ class Tune:
             warn("independent nodes have greedy labels: --children will change nothing")
         if config.search == "independent" and self.minibatches is not None:
             warn("independent nodes have their own: --minibatches will change nothing")
-        if config.children == "strict" and self.boltzmann_every is not None:
-            warn("strict children sample in expansions only: --boltzmann-every will change nothing")
+        if self.boltzmann_every is not None and (
+            config.children != "boltzmann" or config.search == "independent"
+        ):
+            warn("dives sample with Boltzmann children only: --boltzmann-every will change nothing")
         if config.children == "random" and config.splitting_factor == 1:
             warn("a node's first child is itself: with one child each nothing is perturbed")
         if config.updates:

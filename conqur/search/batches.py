@@ -59,7 +59,7 @@ class Batches(abc.ABC):
 
 
 def check_features(features: Any) -> None:
-    """Refuse a network whose features are no numbers where it begins."""
+    """Refuse a network whose features, of the first states or of a data set, are no numbers."""
     if not np.isfinite(np.asarray(features, np.float32)).all():
         raise ValueError("the network's features hold NaN or infinity: it cannot be tuned")
 
@@ -101,6 +101,7 @@ class DataCollector(Batches):
             for values in (data.observations, data.next_observations)
         )
         check_features(self._features)
+        check_features(self._successors)
         self.example = jax.ShapeDtypeStruct(  # type: ignore[no-untyped-call]
             self._features.shape[1:], self._features.dtype
         )

@@ -216,7 +216,10 @@ def test_a_finished_run_has_nothing_left_to_do(tuned, conqur, monkeypatch):
     assert json.loads(out).items() >= before.items()
     again = ("tune", "--resume", "--run-dir", tuned, "--env")
     assert "nothing left to do" in conqur(*again, "CartPole-v1")[2]  # code has to be named again
-    assert "nothing left to do" not in conqur(*again, "Acrobot-v1")[2]
+    status, _, err = conqur(*again, "Acrobot-v1")
+    assert status != 0
+    assert "nothing left to do" not in err
+    assert "CartPole-v1" in err
 
 
 def test_a_finished_run_of_another_version_is_told_apart(tuned, tmp_path, conqur):
@@ -594,6 +597,9 @@ def test_what_has_no_effect_without_learning_is_said(network, capsys):
         ({"preset": "paper-8", "search": "independent"}, ""),
         ({"preset": "paper-8", "search": "independent", "children": "strict"}, "--children will"),
         ({"preset": "paper-8", "search": "independent", "minibatches": "own"}, "--minibatches w"),
+        ({"boltzmann_every": 2}, "--boltzmann-every will change nothing"),
+        ({"preset": "paper-8", "children": "strict", "boltzmann_every": 2}, "--boltzmann-every w"),
+        ({"preset": "paper-8", "boltzmann_every": 2}, ""),
         ({"penalty_weight": 10.0, "updates": 5}, ""),
         ({"penalty_weight": 10.0, "scoring": "loss"}, ""),
         ({"splitting_factor": 1}, "with one child each nothing is perturbed"),

@@ -41,7 +41,7 @@ def test_the_speed_beside_peers_is_that_of_the_results():
     times = [ours / rate for rate in theirs]
     told = f"{min(times):.2f} to {max(times):.2f} times"
     assert f"in the others: {told}" in words("results")
-    assert f"it is {told} as fast as they are" in words("README.md")
+    assert f"trains {told} as fast as there" in words("README.md")
 
 
 def test_the_speed_beside_peers_on_a_gpu_is_that_of_the_results():

@@ -62,6 +62,7 @@ def test_what_a_network_answers_is_compiled_once(monkeypatch, caplog):
     monkeypatch.setattr("conqur.regressor.CACHED", 1)
     small = network(Architecture("minatar", (5, 5, 2), 3, (7,)))
     observations = np.random.default_rng(0).random((6, 5, 5, 2), np.float32)
+    jax.clear_caches()
     with jax.log_compiles():
         found = small.q_values(observations), small.embed(observations)
         assert "Compiling" in caplog.text

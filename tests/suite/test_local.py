@@ -14,7 +14,7 @@ import pytest
 from tiny_runs import results, trained
 
 from conqur import cli
-from conqur.commands.suite import Suite
+from conqur.commands.suite import Suite, _short
 from conqur.runs import RunError, StopRequest
 from conqur.runs.lock import Lock
 from conqur.suite import Job, State, run_locally, state
@@ -298,3 +298,18 @@ def test_the_time_that_is_left_is_told_from_the_runs_of_this_call(tmp_path, monk
         "4 of 10 runs are over; now one (starting)",
         "6 of 10 runs are over, about 2.0 minutes left; now one (starting)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("said", "short"),
+    [
+        ("step 1,200 of 5,000: 80 steps/s", "step 1,200 of 5,000"),
+        ("level 3 of 100: 16 nodes, best loss", "level 3 of 100"),
+        ("level 3/6: playing with nodes, 45%", "level 3/6: playing with nodes, 45%"),
+        ("choosing among 46 nodes, 8%", "choosing among 46 nodes, 8%"),
+        ("starting: programs are compiled", "at work"),
+        ("", "starting"),
+    ],
+)
+def test_how_far_a_run_is_in_short(said, short):
+    assert _short(said) == short
