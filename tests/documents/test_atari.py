@@ -95,6 +95,29 @@ def test_the_first_runs_on_atari_are_told_as_they_came_out():
     assert told in found
 
 
+def test_the_runs_with_own_minibatches_on_atari_are_told_as_they_came_out():
+    results, _ = study("atari_minibatches")
+    found = words("results/search.md")
+    assert f"{results.done} of its {results.runs} runs" in found
+    for line in measured.atari_table("atari_minibatches").splitlines():
+        assert re.sub(" +", " ", line) in found
+    runs = {(row.game, row.algorithm): row for row in results.rows}
+    multi, ours = (runs["ALE/Seaquest-v5", name] for name in ("multi-dqn", "conqur"))
+    assert multi.gain_low > 0 < ours.gain_low
+    assert ours.gain_high > multi.gain_low
+    chosen = json.loads((ROOT / "results/studies/atari_minibatches/chosen.json").read_text())
+    by_loss = []
+    for row, name in ((multi, "multi-dqn-weight-0"), (ours, "conqur-weight-10")):
+        scored = chosen[f"Seaquest-{name}-seed-1"]["chosen_by_score"]
+        assert scored["gain"] == row.gain_by_score
+        told = "{:+.1f} ({:.1f} to {:.1f})".format(scored["gain"], *scored["gain_interval"])
+        by_loss.append(measured.with_minus(told))
+    assert "multi-DQN gains {} and λ = 10 {}.".format(*by_loss) in found
+    krull = runs["ALE/Krull-v5", "conqur"]
+    assert f"from {krull.checkpoint:,.0f} to {krull.score_by_score:,.0f} points" in found
+    assert krull.handed_back_gain == 0
+
+
 def test_the_default_preset_on_atari_networks_is_told_as_it_came_out():
     results, _ = study("atari_quick")
     found, readme = words("results/search.md"), words("README.md")
