@@ -426,8 +426,8 @@ def _search_on_atari() -> Claim:
     return Claim(
         "the search improves networks and beats multi-DQN, on Atari games",
         "Sec. 4.2",
-        "not reproduced: runs differ beyond their own intervals in one network only, and there it "
-        "is behind",
+        "not reproduced: if rollouts choose, runs differ beyond their own intervals in one network "
+        "only, and there it is behind",
         f"{len({game for game, _ in pairs})} Atari networks, one to three runs each",
         "UpNDown, which had just collapsed, three seeds: {} points with λ = 10, {} without "
         "penalty, {} in multi-DQN".format(*gains),

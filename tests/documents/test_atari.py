@@ -113,6 +113,16 @@ def test_the_runs_with_own_minibatches_on_atari_are_told_as_they_came_out():
         told = "{:+.1f} ({:.1f} to {:.1f})".format(scored["gain"], *scored["gain_interval"])
         by_loss.append(measured.with_minus(told))
     assert "multi-DQN gains {} and λ = 10 {}.".format(*by_loss) in found
+    assert (
+        chosen["Seaquest-multi-dqn-weight-0-seed-1"]["chosen_by_score"]["gain_interval"][0]
+        > (chosen["Seaquest-conqur-weight-10-seed-1"]["chosen_by_score"]["gain_interval"][1])
+    )
+    shared = measured.on_atari()
+    before = [
+        "{:,.0f} and {:,.0f}".format(*(shared["Seaquest", s][name].score_by_score for s in (0, 1)))
+        for name in ("multi-dqn", "conqur")
+    ]
+    assert "they scored {} in multi-DQN, {} with λ = 10.".format(*before) in found
     krull = runs["ALE/Krull-v5", "conqur"]
     assert f"from {krull.checkpoint:,.0f} to {krull.score_by_score:,.0f} points" in found
     assert krull.handed_back_gain == 0
